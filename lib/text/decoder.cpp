@@ -1,4 +1,5 @@
-// Implements Decoder and PieceWriter: the blanks and line ends between the texts of tokens.
+// Implements Decoder and PieceWriter, which write tokens with the spaces and line ends between
+// them.
 
 #include "text/decoder.h"
 
@@ -35,9 +36,9 @@ std::string PieceWriter::shown(TokenId id) const {
 }
 
 bool PieceWriter::ends_line(TokenId id) const {
-  // With EosRule::kDouble each line begins with one <eos>, too.
+  // With EosRule::kDouble each line also begins with an <eos>, which does not end the line.
   if (id == vocabulary_.eos()) return eos_ != EosRule::kDouble || !line_empty_;
-  // A word may be written like a byte.
+  // A word may be spelled like a byte token.
   if (vocabulary_.type() == TokenType::kWord || vocabulary_.is_special(id)) return false;
   const std::string_view token = vocabulary_.token(id);
   return token == "\n" || token == "<0x0A>";

@@ -13,8 +13,8 @@
 
 namespace ql::text {
 
-// Writes the tokens of a line with one blank between them. A line ends after the token of its line
-// end, which is <eos> or a line feed, and where a document ends. A byte is shown as its ASCII
+// Writes tokens with a space between the tokens of a line. A line ends after the token of a line
+// end (<eos> or a line feed), and at the end of a document. A byte token is shown as its ASCII
 // character, other tokens as in the vocabulary's file, all by escaped() of base/strings.h.
 class PieceWriter : public shard::TokenSink {
  public:
@@ -37,15 +37,15 @@ class PieceWriter : public shard::TokenSink {
 };
 
 struct DecodeOptions {
-  EosRule eos = EosRule::kLine;              // the rule of encoding; kNone decodes like kLine
+  EosRule eos = EosRule::kLine;  // the rule that encoding used; kNone decodes like kLine
   LineStyle line_style = LineStyle::kPlain;  // words only
 };
 
-// Decodes a stream; memory does not grow beyond the ids of one call. For words it writes one blank
-// between words, a line feed for each <eos>, and one where a document or the text ends inside a
-// line. For other types it writes exactly the text of the tokens; <unk> becomes U+FFFD. It removes
-// the blanks that a SentencePiece model adds before each line, or a list of pieces before each
-// document.
+// Decodes a stream; memory does not grow beyond the ids of one call. For words it writes spaces as
+// the line style says, and a line feed for each <eos> that ends a line and where a document or the
+// text ends inside a line. For other types it writes the text of the tokens unchanged, a line feed
+// for such an <eos>, and U+FFFD for <unk>. It removes the spaces that encoding adds: before each
+// line for a SentencePiece model, before each document for imported pieces.
 class Decoder : public shard::TokenSink {
  public:
   using Sink = std::function<void(std::string_view text)>;
@@ -67,14 +67,15 @@ class Decoder : public shard::TokenSink {
   const Vocabulary& vocabulary_;
   DecodeOptions options_;
   Sink sink_;
-  std::vector<std::string> texts_;  // by id; empty for words, whose texts the vocabulary has
+  // The text of each token, by id. Empty for words: the vocabulary has their text.
+  std::vector<std::string> texts_;
   std::string text_;
   LeadingBlanks leading_blanks_;
-  // These are true when a line feed in a token, or <eos>, ends a line whose successor may get
-  // leading blanks.
+  // These are true when a line feed in a token, or <eos>, ends a line, and the next line may begin
+  // with spaces that encoding added.
   bool feed_ends_line_, eos_ends_line_;
-  bool line_empty_ = true;  // nothing on this line yet
-  bool line_open_ = false;  // kDouble: the <eos> before the line was read
+  bool line_empty_ = true;  // the line or document has no text yet
+  bool line_open_ = false;  // kDouble: the line has begun, so <eos> ends it
 };
 
 }  // namespace ql::text

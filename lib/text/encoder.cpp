@@ -1,5 +1,5 @@
-// Implements the checks of text, a line encoder for each type of vocabulary, and the order of
-// blocks.
+// Implements the validation of text, a line encoder for each type of vocabulary, and the encoding
+// of files in the order of their blocks.
 
 #include "text/encoder.h"
 
@@ -75,7 +75,7 @@ class WordEncoder : public LineEncoder {
  private:
   const TokenTable& tokens_;
   Blanks blanks_;
-  TokenId eos_;  // kNone: the vocabulary has none
+  TokenId eos_;  // kNone if the vocabulary has no <eos>
 };
 
 class CharEncoder : public LineEncoder {
@@ -119,9 +119,10 @@ class ByteEncoder : public LineEncoder {
   std::array<TokenId, 256> id_of_;
 };
 
-// Passes text to the library in parts if the model keeps text unchanged: the library needs memory
-// and time for all text that it gets, and takes a U+2581 in the text for a blank. A model with
-// rules of its own gets complete lines, because its rules depend on where lines begin and end.
+// Passes text to the SentencePiece library in parts if the model keeps text unchanged, because the
+// library's memory and time grow with the text of a call. U+2581 in such text is encoded as bytes
+// here, because the library takes it for a space. A model that rewrites text gets complete lines,
+// because its rules depend on where lines begin and end.
 class PieceEncoder : public LineEncoder {
  public:
   explicit PieceEncoder(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
@@ -168,7 +169,7 @@ class PieceEncoder : public LineEncoder {
     replace_unknown(begin, text, ids, unknowns);
   }
 
-  // Replaces unknown ids from index `begin` on, which are those of `text`.
+  // Replaces unknown ids from index `begin` on. The ids from there on are the ids of `text`.
   void replace_unknown(std::size_t begin, std::string_view text, std::vector<TokenId>& ids,
                        Unknowns& unknowns) const {
     std::for_each(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.end(), [&](TokenId& id) {
@@ -176,8 +177,9 @@ class PieceEncoder : public LineEncoder {
     });
   }
 
-  // A model with a piece for the line feed gets the line feeds around a line, too: its rules for
-  // the beginning and the end of a text must not change the ends of an inner line.
+  // Encodes a line with the line feeds around it, for a model that has a piece for the line feed,
+  // and drops their tokens: the model's rules for the beginning and the end of a text must not
+  // change an inner line.
   void add_between(std::string_view line, FeedTokens feeds, std::vector<TokenId>& ids,
                    Unknowns& unknowns) const {
     std::string text(line);
@@ -186,7 +188,7 @@ class PieceEncoder : public LineEncoder {
     std::vector<TokenId> found;
     vocabulary_.model().encode(text, found);
     const TokenId feed = *vocabulary_.model().line_feed();
-    // The model's rules may remove line feeds.
+    // The model's rules may have removed line feeds. Then the line is encoded alone.
     if (std::count(found.begin(), found.end(), feed) != feeds.before + feeds.after) {
       add(line, ids, unknowns);
       return;
@@ -200,7 +202,8 @@ class PieceEncoder : public LineEncoder {
     replace_unknown(begin, line, ids, unknowns);
   }
 
-  // Encodes bytes that the library must not see: as byte pieces, or as <unk> if the model has none.
+  // Encodes bytes that the library must not see: as byte pieces, or as <unk> if the model has no
+  // byte pieces.
   void encode_bytes(std::string_view bytes, std::vector<TokenId>& ids, Unknowns& unknowns) const {
     for (const char c : bytes) {
       const std::uint32_t id = vocabulary_.find(byte_token(static_cast<unsigned char>(c)));
@@ -258,7 +261,7 @@ std::unique_ptr<const LineEncoder> make_line_encoder(const Vocabulary& vocabular
   throw std::logic_error("an unknown vocabulary type");
 }
 
-// Words with their blanks have about this length. The memory for ids is reserved accordingly.
+// A word and its whitespace have about this length. The memory for ids is reserved accordingly.
 constexpr std::size_t kBytesPerToken = 4;
 
 Encoder::Encoder(const Vocabulary& vocabulary, EncodeOptions options)
@@ -290,7 +293,7 @@ void Encoder::encode_lines(const TextBlock& block, std::string_view text,
   ids.reserve(text.size() / kBytesPerToken);
   Unknowns unknowns(vocabulary_, options_.unknown);
   TextPlace place = block.place;
-  // This is true when the next line begins a document, or all of the text.
+  // `begins` is true when the next line begins a document, or the text of all files.
   bool begins = place.starts_file && options_.documents.at_files();
   if (begins) encoded.document_starts.push_back(0);
   begins = begins || !place.lines_before.any;
@@ -331,8 +334,8 @@ void Encoder::end_line(std::vector<TokenId>& ids, Unknowns& unknowns) const {
 
 namespace {
 
-// Adds up the blocks' counts and passes their ids on. A document's beginning comes with its first
-// token.
+// Adds up the counts of blocks and passes their ids on. begin_document() is passed on only with the
+// first token of the document.
 class Collector : public shard::TokenSink {
  public:
   Collector(const Encoder& encoder, shard::TokenSink& sink)

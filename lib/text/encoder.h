@@ -1,4 +1,4 @@
-// Turns text into token ids: checks of the text, lines, blocks and files.
+// Turns text into token ids: validates the text, and encodes lines, blocks and files.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +19,20 @@ namespace ql::text {
 // Invalid UTF-8 is refused or replaced before text is split into tokens.
 
 enum class InvalidText {
-  kError,    // FormatError with file, line and byte offset
-  kReplace,  // one U+FFFD for each invalid sequence
+  kError,    // throws FormatError with file, line and byte offset
+  kReplace,  // writes one U+FFFD for each invalid sequence
 };
 constexpr auto names_of(InvalidText) { return std::array{"error", "replace"}; }
 
-// Returns where lines may be cut without changing the tokens of this type of vocabulary.
+// Returns where a line may be cut without changing its tokens, for a vocabulary of this type.
 LineCut line_cut(TokenType type, bool lowercase, Blanks blanks);
 
-// Makes block.text valid UTF-8. For TokenType::kByte it does nothing, because bytes take any text.
+// Makes block.text valid UTF-8. For TokenType::kByte it does nothing, because byte tokens represent
+// any text.
 void validate_text(TextBlock& block, TokenType type, InvalidText invalid);
 
-// Removes the byte order mark at the beginning of a file, for words only: text of the other types
-// must decode to the same bytes.
+// Removes the byte order mark at the beginning of a file, for words only: with the other types
+// decoding must return the same bytes.
 void remove_mark(TextBlock& block, TokenType type);
 
 // The types of vocabulary differ in how they encode one line.
@@ -40,27 +41,27 @@ void remove_mark(TextBlock& block, TokenType type);
 enum class UnknownRule { kUnk, kError };
 constexpr auto names_of(UnknownRule) { return std::array{"unk", "error"}; }
 
-// Collects the text that is outside the vocabulary, and decides its id.
+// Replaces strings outside the vocabulary by <unk>, or refuses them, and collects them.
 class Unknowns {
  public:
   static constexpr std::size_t kMostTexts = 9;
 
   Unknowns(const Vocabulary& vocabulary, UnknownRule rule) : vocabulary_(vocabulary), rule_(rule) {}
-  // Messages name this place of the text.
+  // Sets the file and line that messages name.
   void set_place(const std::string* file, std::int64_t line) {
     file_ = file;
     line_ = line;
   }
-  // Returns the id of <unk> for `text`. Throws Error that names file, line and text under
+  // Returns the id of <unk> for `text`. Throws Error, which names file, line and text, under
   // UnknownRule::kError or when the vocabulary has no <unk>.
   TokenId replace(std::string_view text);
-  // Does the same for a word that is spelled like the vocabulary's <eos>, which stands for line
-  // ends.
+  // Does the same for a word of the text that is spelled like the vocabulary's <eos>: only line
+  // ends may become <eos>.
   TokenId replace_reserved(std::string_view text);
 
-  std::int64_t count() const { return count_; }        // of both functions
-  std::int64_t reserved() const { return reserved_; }  // of replace_reserved
-  // Returns the first kMostTexts different texts, as messages show them.
+  std::int64_t count() const { return count_; }        // strings that both functions replaced
+  std::int64_t reserved() const { return reserved_; }  // strings that replace_reserved() replaced
+  // Returns the first kMostTexts distinct strings that were replaced, as messages show them.
   const std::vector<std::string>& texts() const { return texts_; }
 
  private:
@@ -72,19 +73,20 @@ class Unknowns {
   std::vector<std::string> texts_;
 };
 
-// Holds the line feeds before and after a line that become tokens of the same document.
+// Says whether the line feeds before and after a line become tokens of the line's document.
 struct FeedTokens {
   bool before = false, after = false;
 };
 
-// Several threads may use an encoder at the same time. It keeps a reference to the vocabulary.
+// Encodes lines. Keeps a reference to the vocabulary. Several threads may use an encoder at once.
 class LineEncoder {
  public:
   virtual ~LineEncoder() = default;
-  // Appends the ids of a line, or of a piece of one (see LineCut), without its line end.
+  // Appends the ids of a line, or of a part of a line (see LineCut), without the line end.
   virtual void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns,
                       FeedTokens feeds = {}) const = 0;
-  // Appends the ids of a line end that does not become <eos>; for words such a line end is a blank.
+  // Appends the ids of a line end that does not become <eos>. Words get none: the line end is
+  // whitespace.
   virtual void encode_line_end(std::vector<TokenId>& ids, Unknowns& unknowns) const {
     encode("\n", ids, unknowns);
   }
@@ -92,11 +94,11 @@ class LineEncoder {
 
 std::unique_ptr<const LineEncoder> make_line_encoder(const Vocabulary& vocabulary);
 
-// An EosRule says which places become <eos>.
+// EosRule names the places of a text that become <eos>.
 enum class EosRule {
-  kNone,    // no place: line ends are characters (words: blanks)
-  kLine,    // the end of a line
-  kDouble,  // the end of a line, and one more before each line, as for One Billion Word
+  kNone,    // none: line ends are characters (for words, whitespace)
+  kLine,    // the end of each line
+  kDouble,  // the end of each line, and one <eos> before each line, as for One Billion Word
 };
 constexpr auto names_of(EosRule) { return std::array{"none", "line", "double"}; }
 // Returns the rule that applies when the user names none.
@@ -114,24 +116,24 @@ struct EncodeOptions {
 
 struct EncodedBlock {
   std::vector<TokenId> ids;
-  // These are offsets into ids, ascending; an offset may stand there several times. The offset
-  // ids.size() stands for the next block's first token.
+  // These are ascending offsets into ids, and an offset may occur several times. The offset
+  // ids.size() stands for the first token of the next block.
   std::vector<std::size_t> document_starts;
-  shard::TextCounts counts;   // of the text before changes
-  std::int64_t reserved = 0;  // words that looked like <eos>; they are among counts.unknown, too
+  shard::TextCounts counts;   // of the original text; an invalid sequence is one character
+  std::int64_t reserved = 0;  // words spelled like <eos>; counts.unknown includes them
   std::vector<std::string> unknown_texts;  // Unknowns::texts()
 };
 
-// A line ends at its line feed. For words the end of a file also ends its last line, so every line
-// has its <eos>. For all other types a missing line feed stays missing, so that decoding gives the
-// same text.
+// Encodes blocks of text. A line ends at its line feed. For words the end of a file also ends its
+// last line, so the last line gets its <eos>, too. For all other types a missing line feed stays
+// missing, so that decoding gives the same text.
 class Encoder {
  public:
   // Keeps a reference to the vocabulary. Throws UsageError when `options.eos` needs an <eos> and
   // the vocabulary has none.
   Encoder(const Vocabulary& vocabulary, EncodeOptions options);
 
-  // Several threads may call this. Blocks must come from a TextReader with this cut.
+  // Encodes a block from a TextReader that uses cut(). Several threads may call it at once.
   EncodedBlock encode(TextBlock block) const;
   LineCut cut() const {
     return line_cut(vocabulary_.type(), vocabulary_.lowercase(), vocabulary_.blanks());
@@ -151,13 +153,13 @@ class Encoder {
 struct EncodeTotals {
   shard::TextCounts counts;
   std::int64_t tokens = 0, documents = 0;
-  std::int64_t unk = 0;       // tokens that are <unk>: counts.unknown and words <unk> of the text
-  std::int64_t reserved = 0;  // words that looked like <eos>
+  std::int64_t unk = 0;       // <unk> tokens: counts.unknown, and words <unk> of the text
+  std::int64_t reserved = 0;  // words spelled like <eos>
 };
 
-// Encodes complete files with several threads. `files` are those of TextReader. Only the calling
-// thread calls `sink` and `after_block` (for flushing); the sink gets the same calls for any number
-// of threads, but no finish(). `block_bytes` affects only speed and memory.
+// Encodes complete files with several threads. `files` are as in TextReader. Only the calling
+// thread calls `sink` and, after each block, `after_block` (for flushing). The sink gets the same
+// calls for any number of threads, but no finish(). `block_bytes` affects only speed and memory.
 EncodeTotals encode_files(const std::vector<std::string>& files, const Encoder& encoder,
                           int threads, shard::TokenSink& sink,
                           const std::function<void()>& after_block,

@@ -1,4 +1,4 @@
-// Implements the spellings of tokens, and follows the decoders of a tokenizer.json.
+// Implements the spellings of tokens, and applies the decoders of a tokenizer.json.
 
 #include "text/imported_tokens.h"
 
@@ -9,15 +9,15 @@ namespace ql::text {
 
 namespace {
 
-// GPT-2's blank is the letter for byte 0x20.
+// GPT-2's alphabet writes a space, byte 0x20, as U+0120.
 constexpr std::string_view kByteLevelBlank = "\xC4\xA0";
 
-// Gaps hold tokens that were reserved or removed, hundreds at most. The bound is higher, so that
-// small files have room, too.
+// Files have some hundred gaps at most: the ids of reserved or removed tokens. The bound is higher,
+// so that small files have room, too.
 constexpr std::size_t kMostGaps = std::size_t{1} << 16;
 
-// Returns GPT-2's code points for bytes: a visible character of Latin-1 stands for itself, and the
-// other bytes get U+0100 and the following ones.
+// Returns the bytes by GPT-2's code points: a visible character of Latin-1 stands for itself, and
+// U+0100 and the following code points stand for the other bytes.
 std::unordered_map<char32_t, char> byte_level_alphabet() {
   std::unordered_map<char32_t, char> alphabet;
   char32_t next = 0x100;
@@ -28,7 +28,7 @@ std::unordered_map<char32_t, char> byte_level_alphabet() {
   return alphabet;
 }
 
-// Special tokens such as <|endoftext|> and [MASK] follow no spelling.
+// Returns true for special tokens such as <|endoftext|> and [MASK], which follow no spelling.
 bool is_bracketed(const std::string& token) {
   return (token.front() == '<' && token.back() == '>') ||
          (token.front() == '[' && token.back() == ']');
@@ -146,12 +146,12 @@ namespace {
 constexpr const char* kListRemedy =
     "write the tokens into a list, one a line, and import it with --type piece";
 
-// Applies the decoder of a file to single tokens: the text of each token, and the blanks that are
-// removed where a document begins. The program's decoders turn a list of tokens into another list,
-// one after the other, and join the texts at the end. A decoder that looks at one token at a time
-// can therefore be applied when the vocabulary is read. After ByteFallback and Fuse an element of
-// the list is more than a token; from then on only decoders that do the same for all texts are
-// accepted.
+// Applies the decoders of a tokenizer.json to single tokens: finds the text of each token, and the
+// spaces that are removed where a document begins. In the Hugging Face library each decoder turns a
+// list of tokens into another list, and the strings of the last list are joined. A decoder that
+// looks at one token at a time can therefore be applied when the vocabulary is read. After
+// ByteFallback, Fuse or ByteLevel an element of the list may span several tokens. From then on only
+// Fuse and, in State::kText, Strip are accepted.
 class TokenDecoder {
  public:
   explicit TokenDecoder(const JsonObject& file) : where_(file.where() + ": decoder") {
@@ -172,7 +172,8 @@ class TokenDecoder {
     for (const auto& step : steps_) text = step(text);
     if (!byte_level_) return bytes_of(text);
     std::string bytes = byte_level_bytes(text).value_or(text);
-    // Letters such as U+00E9 are in GPT-2's alphabet, too, but an added token is plain text.
+    // U+00E9, for example, is in GPT-2's alphabet, but an added token is plain text. Such text,
+    // read as GPT-2's alphabet, mostly gives invalid UTF-8.
     return only_added && find_invalid_utf8(bytes) != std::string::npos ? text : bytes;
   }
 
@@ -180,7 +181,7 @@ class TokenDecoder {
 
  private:
   enum class State {
-    kTokens,  // an element is a token
+    kTokens,  // an element of the list is a token
     kRuns,    // an element is a token or several adjacent bytes
     kText,    // the complete text is one element
   };
@@ -195,8 +196,8 @@ class TokenDecoder {
         type != "ByteLevel") {
       refuse_type(type);
     }
-    // A blank that only goes at a text's beginning would still have to pass the decoders that
-    // follow.
+    // The library removes the leading space in this decoder, before the decoders that follow.
+    // Decoding here removes it last, so the decoders that follow would still see it.
     const bool text_follows = leading_blanks_ != LeadingBlanks::kNone && type != "ByteFallback";
     if (state_ != State::kTokens || text_follows) {
       throw FormatError(where_, type + " after other decoders that join or strip text",
@@ -228,7 +229,8 @@ class TokenDecoder {
                          const std::string& text) { return replaced(text, from, to); });
   }
 
-  // Removes a character from both ends of each token, at most a given number of times.
+  // Removes `content` from each token: at most `start` times from its beginning, `stop` times from
+  // its end.
   void strip_tokens(const JsonObject& decoder) {
     const std::string content = decoder.text("content");
     if (content.empty()) throw FormatError(where_, "Strip has no content");
@@ -247,8 +249,8 @@ class TokenDecoder {
     });
   }
 
-  // Accepts the removal of one blank at the beginning of a document: the one that the program puts
-  // there.
+  // Accepts only the removal of one space at the beginning of a document: the space that encoding
+  // adds there.
   void strip_text(const JsonObject& decoder) {
     const std::int64_t start = decoder.integer("start", 0), stop = decoder.integer("stop", 0);
     if (start == 0 && stop == 0) return;
@@ -270,7 +272,7 @@ class TokenDecoder {
     const bool never = (is_given("prepend_scheme") && decoder.text("prepend_scheme") == "never") ||
                        (is_given("add_prefix_space") && !decoder.boolean("add_prefix_space"));
     if (!never) {
-      // Blanks that other decoders make would stay.
+      // The library keeps leading spaces that earlier decoders make; kFirstToken would remove them.
       if (!steps_.empty()) throw FormatError(where_, "Metaspace after other decoders", kListRemedy);
       leading_blanks_ = LeadingBlanks::kFirstToken;
     }
@@ -301,7 +303,7 @@ class TokenDecoder {
   LeadingBlanks leading_blanks_ = LeadingBlanks::kNone;
 };
 
-// Refuses tokens with prefixes or suffixes: no decoder here follows their rules.
+// Refuses models with affix markers (such as "##"): the decoders here do not remove them.
 void refuse_affixes(const JsonObject& model) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (!model.has(key)) continue;
@@ -335,7 +337,7 @@ void add_vocabulary(const Json& vocabulary, const std::string& where, TokensById
     return;
   }
   for (std::size_t id = 0; id < vocabulary.size(); ++id) {
-    // An entry is a token and its score.
+    // An entry is a token, or an array of a token and its score.
     const Json& entry = vocabulary[id];
     const bool pair = entry.is_array() && !entry.empty();
     add_token(tokens, id, string_of(pair ? entry[0] : entry, fmt::format("{}[{}]", where, id)),
@@ -343,7 +345,7 @@ void add_vocabulary(const Json& vocabulary, const std::string& where, TokensById
   }
 }
 
-// Returns an empty array where the file has none.
+// Returns an empty array if the file does not have the key.
 Json array_of(const JsonObject& file, const char* key) {
   if (!file.has(key)) return Json::array();
   if (!file.at(key).is_array()) {
@@ -354,7 +356,7 @@ Json array_of(const JsonObject& file, const char* key) {
 
 struct FileTokens {
   TokensById by_id;
-  std::unordered_set<std::uint64_t> only_added;  // ids that the model does not have
+  std::unordered_set<std::uint64_t> only_added;  // ids that the model's vocabulary lacks
 };
 
 FileTokens read_tokens(const JsonObject& file, const JsonObject& model) {

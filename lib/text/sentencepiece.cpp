@@ -1,5 +1,5 @@
-// Implements models: checks a serialized model's rules, and prepares text for the library's
-// training.
+// Implements SentencePiece models: checks the rules of a serialized model, and prepares text for
+// training by the library.
 
 #include "text/sentencepiece.h"
 
@@ -24,8 +24,8 @@ namespace ql::text {
 
 namespace {
 
-// Calls use(field, content of a text or message, true for a number other than 0) for the fields of
-// a message in protobuf's wire format. Returns false where the format is broken.
+// Calls use(number of the field, content of a string or message, true for a nonzero number) for
+// each field of a message in protobuf's wire format. Returns false where the format is broken.
 template <typename Use>
 bool for_each_field(std::string_view rest, const Use& use) {
   bool broken = false;
@@ -79,26 +79,26 @@ constexpr std::uint64_t kNormalizerSpec = 3, kDenormalizerSpec = 5;
 constexpr std::uint64_t kPrecompiledCharsmap = 2, kAddDummyPrefix = 3, kRemoveExtraWhitespaces = 4,
                         kEscapeWhitespaces = 5;
 
-// Walks through the trie of a charsmap: a double array in the layout of the library darts-clone,
-// whose search does not check that it stays inside the array.
+// Checks the trie of a charsmap: a double array in the layout of the library darts-clone. The
+// search of that library does not check that it stays inside the array.
 class TrieWalk {
  public:
-  // `texts` bytes of replacements follow the trie.
+  // `texts` bytes of replacement strings follow the trie.
   TrieWalk(std::string_view trie, std::size_t texts)
       : trie_(trie), texts_(texts), most_below_(trie.size() / sizeof(std::uint32_t), kUnknown) {}
 
   // Returns true when no text can lead the library's search outside of the trie, to a replacement
-  // outside of the texts, or to more replacements than the library has room for.
+  // outside of the strings, or to more replacements than the library has room for.
   bool stays_inside() {
     return !most_below_.empty() && most_below(unit(0).offset(), 0) <= kMostReplacements;
   }
 
  private:
   static constexpr std::size_t kBytes = 256;
-  // The library has room for this many replacements for prefixes of one text.
+  // The library has room for this many replacements that begin at one position of a text.
   static constexpr int kMostReplacements = 32;
   static constexpr int kRefused = kMostReplacements + 1, kUnknown = -1;
-  // Unicode has no replacement for this many bytes. The bound also stops at a circle.
+  // No Unicode rule replaces this many bytes. The bound also ends the walk in a trie with a cycle.
   static constexpr int kLongestKey = 255;
 
   struct Unit {
@@ -114,8 +114,8 @@ class TrieWalk {
     return {load_little_endian<std::uint32_t>(trie_.data() + index * sizeof(std::uint32_t))};
   }
 
-  // Returns the largest number of replacements on a path from `node`, whose unit for a byte is at
-  // index node ^ byte.
+  // Returns the largest number of replacements on a path from `node`, or kRefused. For each byte,
+  // `node` has a unit at index node ^ byte.
   int most_below(std::size_t node, int depth) {
     if (depth > kLongestKey || (node | (kBytes - 1)) >= most_below_.size()) return kRefused;
     if (most_below_[node] != kUnknown) return most_below_[node];
@@ -137,10 +137,11 @@ class TrieWalk {
   std::vector<int> most_below_;  // by node
 };
 
-// Returns true when the rules only lead to texts of the charsmap, each of which ends with a zero
-// byte.
+// Returns true when the rules lead only to replacement strings inside the charsmap, each of which
+// ends with a zero byte.
 bool stays_inside(std::string_view charsmap) {
-  // Unicode's longest replacement has 33 bytes. Much longer ones would make a short line very long.
+  // The longest replacement in Unicode has 33 bytes. A much longer one would make a short line very
+  // long.
   constexpr std::size_t kSizeBytes = sizeof(std::uint32_t), kLongestText = 255;
   if (charsmap.size() <= kSizeBytes) return false;
   const std::size_t size = load_little_endian<std::uint32_t>(charsmap.data());
@@ -180,7 +181,7 @@ bool rewrites_decoded(std::string_view spec) {
 
 SentencePieceRules sentencepiece_rules(std::string_view serialized) {
   SentencePieceRules rules;
-  // Protobuf joins a message that occurs several times: its later fields win.
+  // Protobuf merges a message that occurs several times: later fields override earlier fields.
   std::string normalizer;
   const bool good =
       for_each_field(serialized, [&](std::uint64_t field, std::string_view content, bool) {
@@ -202,7 +203,7 @@ std::size_t sentencepiece_part(std::string_view text, std::size_t longest) {
   return head.size() - incomplete_suffix(head);
 }
 
-// Returns the error, or "". The library throws when it cannot sort the pieces.
+// Loads the model. Returns the error, or "". The library throws if it cannot sort the pieces.
 static std::string load(sentencepiece::SentencePieceProcessor& processor,
                         std::string_view serialized) {
   try {
@@ -275,20 +276,20 @@ void SentencePieceModel::encode(std::string_view text, std::vector<std::uint32_t
 
 namespace {
 
-// The library compares repeated text up to the end of a sentence: with sentences of 64 KiB it takes
-// more than ten times as long for a text with repetitions. Ordinary lines are not cut, because that
-// would change the model.
+// The library compares repeated text up to the end of a sentence. With sentences of 64 KiB training
+// on a text with repetitions takes more than ten times as long, so lines longer than kLongLine are
+// cut into parts of kSentence. Shorter lines are not cut, because that would change the model.
 constexpr std::size_t kLongLine = std::size_t{16} * 1024;
 constexpr std::size_t kSentence = 1024;
 // The library drops every sentence with this character, U+2585.
 constexpr std::string_view kReserved = "\xE2\x96\x85";
 
-// Gives lines to the library, which copies them. They come in parts, because the library drops a
-// complete part that has the character it reserves.
+// Gives lines to the library, which copies them, and long lines in parts. The library drops every
+// part that contains kReserved.
 class Parts : public sentencepiece::SentenceIterator {
  public:
-  // The code points of `hidden` (none if it is empty) are passed as NUL, which the library does not
-  // count and treats as a rare character.
+  // `hidden` marks code points (none if it is empty) that are passed as NUL. The library does not
+  // count NUL and treats it as a rare character.
   Parts(const std::vector<std::string_view>& lines, const std::vector<bool>& hidden)
       : lines_(lines), hidden_(hidden) {
     Parts::Next();
@@ -317,14 +318,14 @@ class Parts : public sentencepiece::SentenceIterator {
   const std::vector<std::string_view>& lines_;
   const std::vector<bool>& hidden_;
   std::size_t next_line_ = 0;
-  std::string_view rest_;    // remainder of the line before next_line_
-  std::size_t longest_ = 0;  // sentence of this line
+  std::string_view rest_;    // the part of the current line that was not passed yet
+  std::size_t longest_ = 0;  // most bytes of a part of this line
   std::string part_;
   bool done_ = false;
 };
 
-// Returns the characters that the library counts, a blank as U+2581: the most frequent first, equal
-// counts by code point.
+// Returns the characters that the library counts, with U+2581 for the space, in descending order of
+// count; characters with equal counts are in the order of code points.
 std::vector<TokenCount> count_characters(const std::vector<std::string_view>& lines) {
   CharCounter counter;
   const std::vector<bool> none_hidden;
@@ -348,8 +349,8 @@ std::vector<TokenCount> count_characters(const std::vector<std::string_view>& li
   return counts;
 }
 
-// Returns how many of the most frequent characters make up this share of the text. Uses float
-// arithmetic, as the library does.
+// Returns how many of the most frequent characters make up this share of the text. Compares in
+// float, as the library does.
 std::int64_t characters_for(double coverage, const std::vector<TokenCount>& counts) {
   const double all = std::accumulate(
       counts.begin(), counts.end(), 0.0,
@@ -364,7 +365,7 @@ std::int64_t characters_for(double coverage, const std::vector<TokenCount>& coun
   return characters;
 }
 
-// Fills in everything except the model.
+// Returns the result of training except the model. Throws ConfigError when max_size is too small.
 TrainedSentencePiece choose_characters(const std::vector<TokenCount>& counts,
                                        const SentencePieceTraining& training) {
   const std::int64_t others = training.byte_pieces ? 258 : 2;
@@ -394,7 +395,7 @@ TrainedSentencePiece choose_characters(const std::vector<TokenCount>& counts,
   return trained;
 }
 
-// Returns the code points without pieces of their own: all except the first `covered`.
+// Marks the code points without pieces of their own: all of `counts` except the first `covered`.
 std::vector<bool> rare_characters(const std::vector<TokenCount>& counts, std::int64_t covered) {
   std::vector<bool> rare(kLastCodePoint + 1);
   std::for_each(counts.begin() + covered, counts.end(), [&](const TokenCount& each) {
@@ -413,8 +414,8 @@ TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& li
     throw Error("", "no text to make a vocabulary from", "give a file with words in it");
   }
   TrainedSentencePiece trained = choose_characters(counts, training);
-  // The number of threads decides in which order the library adds numbers. It is fixed, because the
-  // model must not depend on the machine.
+  // The order of the library's floating-point sums depends on the thread count, so the thread count
+  // is fixed: the model must not depend on the machine.
   std::unordered_map<std::string, std::string> settings = {
       {"model_type", "unigram"},
       {"vocab_size", std::to_string(training.max_size)},
@@ -433,15 +434,16 @@ TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& li
       {"num_threads", "4"},
       {"minloglevel", "3"},
   };
-  // The library accepts coverages from 0.98 on only, so rare characters are hidden from it instead.
-  // Its default coverage is not passed to it, because it writes its settings into the model.
+  // The library accepts only coverages from 0.98 on, so rare characters are hidden from the library
+  // instead. Its default coverage is not passed, because the library writes its settings into the
+  // model.
   std::vector<bool> hidden;
   if (training.coverage || trained.lowered) {
     settings["character_coverage"] = "1";
     hidden = rare_characters(counts, trained.covered);
   }
   Parts iterator(lines, hidden);
-  const StopAtOnce unheard;  // training takes minutes and does not look at signals
+  const StopAtOnce unheard;  // the library trains for minutes and does not check for signals
   const auto status =
       sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &trained.model);
   if (status.ok()) return trained;

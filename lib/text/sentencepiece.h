@@ -11,20 +11,20 @@
 
 namespace ql::text {
 
-// These rules change text before a SentencePiece model splits it, and pieces when they become text
-// again.
+// A SentencePiece model has rules that change text before it is split into pieces, and after it is
+// decoded.
 
 // Holds the rules in the normalizer_spec of a serialized model. The defaults are the library's.
 struct SentencePieceRules {
-  bool keeps_text = true;   // text becomes pieces and comes back byte by byte
-  bool adds_prefix = true;  // a blank is put before the text, so that its first word is like others
-  bool removes_blanks = true;  // at both ends, and all but one between words
-  std::string problem;         // why the model cannot be used, "" when it can
+  bool keeps_text = true;   // decoding returns exactly the bytes of the text
+  bool adds_prefix = true;  // puts a space before the text, so that its first word is like others
+  bool removes_blanks = true;  // removes spaces at both ends, and all except one between words
+  std::string problem;         // why the model cannot be used, or ""
 };
 
-// Reads and checks the rules. The library follows a precompiled_charsmap wherever it points, even
+// Reads and checks the rules. The library follows the offsets in a precompiled_charsmap even
 // outside its memory, so the charsmap is checked here. Rules for decoded text (denormalizer_spec)
-// are reported as a problem, too, because nothing here would follow them.
+// are reported as a problem, too, because the decoder here does not apply them.
 SentencePieceRules sentencepiece_rules(std::string_view serialized);
 
 }  // namespace ql::text
@@ -38,28 +38,28 @@ namespace ql::text {
 // A SentencePiece model has pieces of words, learned from text by the library of that name (Kudo
 // and Richardson 2018).
 
-// The library writes a blank as U+2581 in its pieces.
+// The library writes a space as U+2581 in its pieces.
 constexpr std::string_view kPieceBlank = "\xE2\x96\x81";
 
-// Returns the number of bytes of `text`, valid UTF-8, to pass to the library at once, at most
-// `longest`: the library takes memory for all that it gets. Long text is cut before a blank, where
-// pieces begin anyway, or else between code points.
+// Returns how many bytes of `text`, which is valid UTF-8, to pass to the library at once: at most
+// `longest`, because the library's memory grows with the text of a call. Long text is cut before a
+// space, where a piece begins anyway, or else between code points.
 std::size_t sentencepiece_part(std::string_view text, std::size_t longest = std::size_t{64} * 1024);
 
-// LeadingBlanks names the blanks at the beginning of tokens that are not part of the text, because
-// encoding adds them.
+// LeadingBlanks names the spaces that decoding removes at the beginning of a line or document,
+// because encoding adds them.
 enum class LeadingBlanks {
   kNone,
-  kOne,         // the first one
-  kAll,         // all before the first other character
-  kFirstToken,  // all in the first token
+  kOne,         // the first space
+  kAll,         // all spaces before the first other character
+  kFirstToken,  // all spaces in the first token
 };
 constexpr auto names_of(LeadingBlanks) { return std::array{"none", "one", "all", "first-token"}; }
 
 class SentencePieceModel {
  public:
   // `serialized` is a model as the library writes it. Throws FormatError at `where`, also for a
-  // model whose rules would lead the library outside its memory.
+  // model with a SentencePieceRules::problem.
   SentencePieceModel(std::string_view serialized, const std::string& where);
   ~SentencePieceModel();
 
@@ -71,12 +71,12 @@ class SentencePieceModel {
   bool is_control(std::uint32_t id) const;
   std::uint32_t unk() const;
   std::optional<std::uint32_t> eos() const;
-  // Returns true when the texts of a line's pieces, joined, equal the line. Then it may be cut
-  // where a piece ends. Other models rewrite a line as a unit.
+  // Returns true when the strings of a line's pieces, joined, equal the line. Then the line may be
+  // encoded in parts. Other models rewrite a line as a unit.
   bool keeps_text() const { return keeps_text_; }
-  // Returns the blanks that encoding adds at the beginning of each line.
+  // Returns the spaces that decoding removes at the beginning of each line.
   LeadingBlanks leading_blanks() const { return leading_blanks_; }
-  // Returns the piece that is a line feed and nothing else.
+  // Returns the piece that is a line feed and nothing else, if the model has one.
   std::optional<std::uint32_t> line_feed() const { return line_feed_; }
   // Appends the ids of `text`, which must be valid UTF-8. May be called from several threads.
   void encode(std::string_view text, std::vector<std::uint32_t>& ids) const;
@@ -91,8 +91,9 @@ class SentencePieceModel {
 struct SentencePieceTraining {
   std::int64_t max_size = 0;
   bool byte_pieces = true;  // otherwise characters outside the vocabulary become <unk>
-  // The share of the text whose characters get pieces of their own, the most frequent first: above
-  // 0, at most 1. Without a value it is kUsualCoverage, or less if max_size has no room for that.
+  // The most frequent characters get pieces of their own, until this share of the text is covered:
+  // above 0, at most 1. Without a value the share is kUsualCoverage, or less if max_size has no
+  // room for that share.
   std::optional<double> coverage{};
 };
 constexpr double kUsualCoverage = 0.9995;
@@ -101,11 +102,11 @@ struct TrainedSentencePiece {
   std::string model;            // serialized
   std::int64_t characters = 0;  // distinct characters of the text
   std::int64_t covered = 0;     // characters with pieces of their own
-  bool lowered = false;         // max_size has no room for those of kUsualCoverage
+  bool lowered = false;         // max_size has no room for kUsualCoverage
 };
 
 // Trains a unigram model of at most `max_size` pieces on `lines`. <eos> is piece 0, <unk> piece 1.
-// The model keeps text unchanged: no normalization, no added or removed blanks. The same lines give
+// The model keeps text unchanged: no normalization, no added or removed spaces. The same lines give
 // the same model. Throws ConfigError when the size does not fit the text, Error when there is no
 // text.
 TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& lines,

@@ -12,7 +12,7 @@ namespace ql::text {
 bool has_blank_head(std::string_view line, Blanks blanks) {
   const std::size_t end = std::min(line.size(), kLineHead);
   for (std::size_t i = 0; i < end;) {
-    // This place mostly has an ASCII letter, for which the loop ends here.
+    // Most lines begin with a visible ASCII character, and then the loop ends here.
     if (const auto byte = static_cast<unsigned char>(line[i]); byte > ' ' && byte < 0x7F) {
       return false;
     }
@@ -81,7 +81,7 @@ bool TextReader::next(TextBlock& block) {
 bool TextReader::has_more() const {
   if (input_) return input_->has_more();
   if (next_file_ == files_.size()) return true;
-  // A named pipe may wait: opening it waits for its writer.
+  // Opening a named pipe may have to wait for its writer, so only a regular file has more.
   std::error_code ignored;
   return files_[next_file_] != "-" && fs::is_regular_file(files_[next_file_], ignored);
 }
@@ -99,7 +99,8 @@ bool TextReader::open_next_file() {
   return true;
 }
 
-// Reads until the buffer can be cut, and returns where. The end of the file is such a place.
+// Reads until the buffer can be cut, and returns the offset of the cut. The buffer can always be
+// cut at the end of the file.
 std::size_t TextReader::read_until_cut() {
   for (std::size_t line_ends_searched = 0, blanks_searched = 0;;) {
     check_for_stop();
@@ -112,8 +113,8 @@ std::size_t TextReader::read_until_cut() {
     if (input_ended_) return buffer_.size();
     if (const std::size_t cut = line_end(line_ends_searched); cut > 0) return cut;
     line_ends_searched = buffer_.size();
-    // The rest of an incomplete line from a pipe will come, so text below the size of a block is
-    // kept together.
+    // A pipe may deliver the rest of an incomplete line later, so the line is not cut before the
+    // buffer has the size of a block.
     if (buffer_.size() >= block_bytes_) {
       if (const std::size_t cut = cut_inside_line(blanks_searched); cut > 0) return cut;
       blanks_searched = buffer_.size();
@@ -134,7 +135,7 @@ std::size_t TextReader::line_end(std::size_t searched) const {
 }
 
 // Returns the last position at which the incomplete line in the buffer can be cut, or 0 if there is
-// none. An earlier call has found none up to `searched`.
+// none. An earlier call has found no such position up to `searched`.
 std::size_t TextReader::cut_inside_line(std::size_t searched) const {
   std::size_t cut = buffer_.size();
   switch (cut_) {

@@ -49,18 +49,19 @@ class LineSplitter {
 
 // A rule decides where documents begin in a text.
 
-// The rules look at the first bytes of a line only, so they do not depend on how a long line was
-// cut into blocks, and no regular expression has to walk through megabytes.
+// The rules look only at the first kLineHead bytes of a line. So the result does not depend on how
+// a long line is cut into blocks, and no regular expression has to search megabytes.
 constexpr std::size_t kLineHead = 1024;
 
-// Returns true when the first kLineHead bytes of a line are blank. `line` is that of begins_at().
+// Returns true when the first kLineHead bytes of a line are whitespace. `line` is as in
+// begins_at().
 bool has_blank_head(std::string_view line, Blanks blanks = Blanks::kAscii);
 
-// Holds the facts about the lines before a line that the rules need.
+// Holds what the rules need to know about the lines before a line.
 struct LineHistory {
   bool any = false;          // there was a line
-  bool any_text = false;     // one of them was not blank
-  bool after_blank = false;  // the last of them was blank
+  bool any_text = false;     // there was a line that was not blank
+  bool after_blank = false;  // the last line was blank
   void add(bool blank) {
     any = true;
     any_text = any_text || !blank;
@@ -74,10 +75,10 @@ class DocumentRule {
   // "file"   every file is a document
   // "line"   every line is a document
   // "none"   all files together are one document
-  // Any other rule is an ECMAScript regular expression. It is searched by bytes in every line,
-  // without its line end and at most in the first kLineHead bytes; a line where it is found begins
-  // a document. Blank lines before the first text belong to the first document, except with "line".
-  // Throws UsageError for an invalid regular expression.
+  // Any other rule is an ECMAScript regular expression, which is searched by bytes in every line
+  // without its line end. A line in which the expression is found begins a document. A line of more
+  // than kLineHead bytes never matches. Blank lines before the first text belong to the first
+  // document, except with "line". Throws UsageError for an invalid regular expression.
   explicit DocumentRule(const std::string& rule);
 
   bool at_files() const { return kind_ == Kind::kFile; }
@@ -95,27 +96,27 @@ class DocumentRule {
 };
 
 // Files of text come in blocks of complete lines, decompressed where necessary. A line that is
-// longer than a block comes in pieces, so that memory does not grow with it.
+// longer than a block comes in parts, so that memory does not grow with the line.
 
 // Says where a block begins.
 struct TextPlace {
   std::string file;         // the file's name for messages
-  std::int64_t line = 1;    // number of the line in the file
+  std::int64_t line = 1;    // number of the line in the file, from 1
   std::int64_t offset = 0;  // in the text of the file, in bytes
   bool starts_file = true;
   bool continues_line = false;  // the block begins inside a line
-  bool continues_word = false;  // the byte before the block is not a blank
-  bool head_blank = true;       // the continued line has a blank head
+  bool continues_word = false;  // the block begins inside or right after a word
+  bool head_blank = true;       // has_blank_head() of the continued line
   Blanks blanks = Blanks::kAscii;
-  LineHistory lines_before;  // in all files, without the continued line
+  LineHistory lines_before;  // lines in all files, without the continued line
 
-  // Removes the byte order mark that may begin a file from the text of this place.
+  // Returns `text`, which begins at this place, without the byte order mark that may begin a file.
   std::string_view without_mark(std::string_view text) const {
     const bool begins_file = offset == 0 && line == 1 && !continues_line;
     return begins_file && begins_with_mark(text) ? text.substr(kByteOrderMark.size()) : text;
   }
 
-  // Advances the place past a line, or past a piece of one that no line feed follows.
+  // Advances the place past a line or, if not `ended`, past a part of a line.
   void pass(std::string_view text, bool ended) {
     if (!continues_line) head_blank = has_blank_head(without_mark(text), blanks);
     continues_line = !ended;
@@ -133,8 +134,8 @@ struct TextBlock {
 
 // LineCut names the places where a line that is longer than a block may be cut.
 enum class LineCut {
-  kAtBlank,         // after a blank: words, and what lower-casing looks at, stay together
-  kAtUnicodeBlank,  // the same, and Blanks::kUnicode says what a blank is
+  kAtBlank,         // after whitespace: keeps words, and the context for lower-casing, together
+  kAtUnicodeBlank,  // the same, with whitespace as in Blanks::kUnicode
   kAtCodePoint,     // between code points
   kAnywhere,        // between bytes
   kNever,           // nowhere: complete lines only
@@ -143,7 +144,8 @@ enum class LineCut {
 class TextReader {
  public:
   static constexpr std::size_t kBlockBytes = std::size_t{256} * 1024;
-  // This is the most that is kept together: a longer word (kAtBlank) or line (kNever) is an Error.
+  // This is the most text that is kept together: next() throws Error for a longer word (kAtBlank)
+  // or line (kNever).
   static constexpr std::size_t kLongestUnit = std::size_t{256} << 20;
 
   // `files` are names as on a command line: "-" is standard input, and no names mean standard
@@ -151,10 +153,10 @@ class TextReader {
   TextReader(std::vector<std::string> files, LineCut cut, std::size_t block_bytes = kBlockBytes,
              std::size_t longest_unit = kLongestUnit, Content content = Content::kText);
 
-  // Reads the next block, of about block_bytes, or less if the text cannot be cut there. Blocks
-  // never span files; an empty file gives one empty block. Returns false after the last file.
-  // Blocks of files depend on the text alone. Text that a pipe delivers slowly comes in shorter
-  // blocks of complete lines. The first kLineHead bytes of a line stay together.
+  // Reads the next block, of at most block_bytes, or of more if the text cannot be cut there.
+  // Blocks never span files; an empty file gives one empty block. Returns false after the last
+  // file. Blocks of regular files depend only on their text. A slow pipe gives shorter blocks of
+  // complete lines. The first kLineHead bytes of a line stay together.
   bool next(TextBlock& block);
   // Returns false when next() may have to wait for a pipe's data or its writer.
   bool has_more() const;
@@ -174,11 +176,11 @@ class TextReader {
   std::unique_ptr<DataInput> input_;
   bool input_ended_ = false;
   std::string buffer_;  // read, but not returned yet
-  TextPlace place_;     // of the buffer
+  TextPlace place_;     // where the buffer begins
 };
 
 // Calls use(work(block)) for all blocks in their order: `work` on `threads` threads, `use` on the
-// calling one. An error of the input is thrown after all earlier blocks have been used.
+// calling thread. An error of the input is thrown after all earlier blocks have been used.
 template <typename Work, typename Use>
 void work_on_blocks(TextReader& reader, int threads, const Work& work, const Use& use) {
   OrderedJobs<std::invoke_result_t<const Work&, TextBlock>> jobs(threads);

@@ -5,7 +5,7 @@
 namespace ql::text {
 
 // Returns true if a single space follows every word and a space begins the line: " the cat ". A
-// later piece of a line begins with a word instead: "the cat ".
+// later part of a line (without `begins`) begins with a word instead: "the cat ".
 static bool is_padded(std::string_view line, bool begins, Blanks blanks) {
   if (begins) {
     if (line.empty() || line.front() != ' ') return false;

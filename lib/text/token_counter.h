@@ -1,4 +1,4 @@
-// Counts the tokens of a text, and the text of tokens that come without counts.
+// Counts the tokens of a text, and the text of tokens that come without text counts.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace ql::text {
 
-// Counters of a text take it block by block. Parts of a text may be counted separately.
+// A counter takes a text line by line. Parts of a text may be counted separately and merged.
 
 struct TokenCount {
   std::string token;  // as VocabularyContent writes it
@@ -23,8 +23,8 @@ struct TokenCount {
 };
 
 // All counters have these functions:
-//   add()     takes a line or a piece of one. `begins`: it begins the line; `ended`: a line feed
-//             follows.
+//   add()     counts a line or a part of a line. `begins`: the part begins its line; `ended`: a
+//             line feed follows.
 //   merge()   adds the counts of another counter.
 //   counts()  returns every distinct token with its count; words and characters in any order,
 //             the 256 bytes in the order of their values.
@@ -34,7 +34,7 @@ class WordCounter {
   void add(std::string_view line, bool begins, bool ended);
   void merge(const WordCounter& other);
   std::vector<TokenCount> counts() const;
-  // Returns kPadded when every line until now has this form.
+  // Returns kPadded when every line until now is padded.
   LineStyle line_style() const;
 
  private:
@@ -66,9 +66,9 @@ class ByteCounter {
   std::vector<std::int64_t> counts_;
 };
 
-// Passes tokens on and counts the text that Decoder makes of them: a line feed for each <eos>, in
-// the style of the vocabulary. finish() passes the counts on. TextCounts::unknown is the number of
-// <unk>.
+// Passes tokens on and counts the text into which Decoder turns them, with a line feed for each
+// <eos> and in the vocabulary's line style. finish() passes the counts on. TextCounts::unknown is
+// the number of <unk> tokens.
 class CountedTokens : public shard::TokenSink {
  public:
   // Keeps references to both arguments.

@@ -1,4 +1,4 @@
-// Implements the recognition of lists by their lines, and one reader for each kind of list.
+// Recognizes the kinds of token lists by their lines, and implements one reader for each kind.
 
 #include "text/imported_tokens.h"
 
@@ -12,7 +12,8 @@ namespace ql::text {
 
 namespace {
 
-// The kind of a list is recognized by its first lines. All others must have the same form.
+// The kind of a list is recognized by this many first lines. All other lines must have the same
+// form.
 constexpr std::size_t kHeadLines = 1024;
 constexpr const char* kDamagedRemedy = "is the list damaged? copy it again";
 
@@ -40,7 +41,7 @@ Fields fields_of(std::string_view line) {
   return fields;
 }
 
-// Reads a number that is all of the text.
+// Reads a number. Returns nothing if the number is not all of the text.
 template <typename Number>
 std::optional<Number> number_of(std::string_view text) {
   Number number = 0;
@@ -54,7 +55,7 @@ std::optional<std::uint64_t> id_of(std::string_view text) { return number_of<std
 
 std::optional<double> real_of(std::string_view text) { return number_of<double>(text); }
 
-// Holds a line of a list whose tokens have ids or scores.
+// Holds a line of a list whose tokens have ids.
 struct Entry {
   std::string token;
   std::uint64_t id = 0;
@@ -62,8 +63,8 @@ struct Entry {
 
 using Reader = std::function<std::optional<Entry>(std::string_view line)>;
 
-// Looks at the head of a list. Nine of ten lines must fit, so that one damaged line does not change
-// the kind of the list.
+// Returns true if `holds` is true for nine of ten lines at the head of a list: one damaged line
+// must not change the kind of the list.
 template <typename Holds>
 bool most(const Lines& lines, const Holds& holds) {
   const std::size_t head = std::min(lines.size(), kHeadLines);
@@ -86,8 +87,9 @@ std::optional<Entry> tiktoken_entry(std::string_view line) {
   return Entry{*bytes, *id};
 }
 
-// Words of four letters look like base64, too, and have counts. So there must be base64's padding,
-// or ids that ascend from 0 while the user does not ask for words.
+// A list of words with counts looks similar, because words of four letters are valid base64. So a
+// tiktoken list must have base64's padding, or ids that ascend from 0 if the user does not ask for
+// words.
 bool is_tiktoken(const Lines& lines, std::optional<TokenType> type) {
   if (!most(lines, tiktoken_entry)) return false;
   std::unordered_set<std::uint64_t> ids;
@@ -143,7 +145,7 @@ std::optional<Entry> id_last_entry(std::string_view line) {
   return Entry{std::string(fields[0]), *id};
 }
 
-// Returns true when the numbers ascend by one from 0 or 1, like line numbers. Counts do not.
+// Returns true when the ids ascend by one from 0 or 1, like line numbers and unlike counts.
 bool numbers_lines(const Lines& lines, const Reader& reader) {
   constexpr std::size_t kFewest = 3;
   if (lines.size() < kFewest) return false;
@@ -173,14 +175,14 @@ TokenList read_entries(const Lines& lines, const std::string& kind, const Reader
   return list;
 }
 
-// Returns true for a line with a score: a logarithm or, in a BPE model, minus a rank.
+// Returns true for a token, a tab and a score: a log probability or, in a BPE model, minus a rank.
 bool is_scored(std::string_view line) {
   const std::size_t tab = line.rfind('\t');
   return tab != std::string_view::npos && tab > 0 && real_of(line.substr(tab + 1));
 }
 
-// Tokens with counts look similar. A list of SentencePiece must therefore have U+2581, bytes or
-// <unk>, and a score that cannot be a count.
+// A list of tokens with counts looks similar. A SentencePiece list must therefore have U+2581, a
+// byte piece or <unk>, and a score that cannot be a count.
 bool is_sentencepiece_list(const Lines& lines) {
   if (!most(lines, is_scored)) return false;
   bool pieces = false, scores = false;
@@ -215,14 +217,15 @@ TokenList read_sentencepiece_list(const Lines& lines, const std::string& where) 
   return list;
 }
 
-// A token that ends a word has this suffix.
+// In lists for BPE, a token that ends a word has this suffix.
 constexpr std::string_view kWordEnd = "</w>";
 
 bool ends_word(std::string_view token) {
   return token.size() > kWordEnd.size() && token.substr(token.size() - kWordEnd.size()) == kWordEnd;
 }
 
-// Returns true for lines of two texts that become one: single letters, or results of earlier lines.
+// Returns true for a BPE merge list: a "#version:" header, or lines of two symbols, each a single
+// character or the result of an earlier merge.
 bool is_merge_list(const Lines& lines) {
   const bool headed = !lines.empty() && lines[0].substr(0, 9) == "#version:";
   if (headed) return true;
@@ -244,8 +247,7 @@ bool is_merge_list(const Lines& lines) {
   return good * 10 >= head * 9 && numbers * 2 < head;
 }
 
-// Returns true for a token and the values of its vector. word2vec and fastText write a first line
-// with the numbers of tokens and of dimensions.
+// Returns true for a token and the values of its vector.
 bool is_vector(std::string_view line) {
   constexpr std::size_t kFewestNumbers = 3;
   const Fields fields = fields_of(line);
@@ -257,6 +259,8 @@ bool is_vector(std::string_view line) {
   return fields.size() > kFewestNumbers && fraction;
 }
 
+// Returns true if the first line has the numbers of tokens and dimensions, as word2vec and fastText
+// write them.
 bool has_vector_head(const Lines& lines) {
   if (lines.size() < 2) return false;
   const Fields head = fields_of(lines[0]);
@@ -278,7 +282,7 @@ bool is_quoted(std::string_view line) {
          line.back() == line.front();
 }
 
-// A line with the headings of columns is not a token.
+// Returns true if the first line has headings of columns and no token.
 bool has_heading(const Lines& lines) {
   const Lines rest(lines.begin() + 1, lines.end());
   const auto numbered = [&](const Reader& reader) {
@@ -287,7 +291,7 @@ bool has_heading(const Lines& lines) {
   return numbered(id_first_entry) || numbered(id_last_entry);
 }
 
-// Throws FormatError for files that name no tokens, or not as a list.
+// Throws FormatError for files of other kinds, and for lists of unsupported form.
 void refuse_others(const Lines& lines, std::string_view text, const std::string& where) {
   const struct {
     bool holds;
@@ -391,7 +395,7 @@ void refuse_joined(const std::vector<std::string>& tokens, const std::string& wh
   };
   const bool pieces = std::find(tokens.begin(), tokens.end(), "[UNK]") != tokens.end() &&
                       std::any_of(tokens.begin(), tokens.end(), continues);
-  // A list of words may contain a few tokens that end so by chance.
+  // A list of words may contain a few tokens that end with </w> by chance.
   const auto ends = std::count_if(tokens.begin(), tokens.end(), ends_word);
   if (!pieces && (ends == 0 || static_cast<std::size_t>(ends) * 8 < tokens.size())) return;
   throw FormatError(where,
@@ -405,7 +409,7 @@ bool is_fairseq_list(std::string_view text, const std::string& where) {
   const bool named =
       parts.size() >= 2 && parts.size() <= 3 && parts.front() == "dict" && parts.back() == "txt";
   if (!named) return false;
-  // A list with fairseq's four special tokens in it was made by another program.
+  // A list that contains <s> or </s> was made by another program: fairseq leaves these tokens out.
   return all(lines_of(text), [](std::string_view line) {
     const Fields fields = fields_of(line);
     const bool own = !fields.empty() && (fields[0] == "<s>" || fields[0] == "</s>");

@@ -12,7 +12,7 @@ static std::string place_of(const std::string& where, std::size_t id) {
   return fmt::format("{}: tokens[{}]", where, id);
 }
 
-// Pieces are checked with their model.
+// Pieces of a SentencePiece model are checked by check_pieces().
 static void check_token(TokenType type, std::string_view token, const std::string& where,
                         std::size_t id) {
   const auto expect = [&](bool good, const char* what) {
@@ -138,7 +138,7 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
   }
   content_.tokens = {};
   const std::size_t specials = (content_.eos ? 1 : 0) + (content_.unk ? 1 : 0);
-  // All tokens differ, so 256 of them are all bytes.
+  // The tokens are distinct single bytes, so 256 of them cover every byte.
   if (content_.type == TokenType::kByte && size != 256 + specials) {
     throw FormatError(where, fmt::format("expected {} tokens (256 bytes and {} specials), found {}",
                                          256 + specials, specials, size));

@@ -1,5 +1,5 @@
-// Has the vocabulary, which is the strings that the token ids 0 .. size-1 stand for, and reads and
-// writes its file.
+// Defines the vocabulary: the strings that the token ids 0 .. size-1 stand for. Reads and writes
+// its file.
 #pragma once
 
 #include <array>
@@ -25,46 +25,47 @@ constexpr auto names_of(TokenType) {
   return std::array{"word", "char", "byte", "sentencepiece", "piece"};
 }
 
-// LineStyle is the style of a line of words when text is written.
+// LineStyle names the ways in which decoding writes the words of a line.
 enum class LineStyle {
-  kPlain,   // "the cat\n": one blank between words
-  kPadded,  // " the cat \n", a blank line is " \n": as in WikiText
+  kPlain,   // "the cat\n": a space between words
+  kPadded,  // " the cat \n", and " \n" for a line without words: as in WikiText
 };
 constexpr auto names_of(LineStyle) { return std::array{"plain", "padded"}; }
 
-// Holds the content of a vocabulary before it is checked. Tokens are written as the file has them:
+// Holds the content of a vocabulary before it is checked. Tokens are written as in the file:
 //   word           the word
 //   char           the code point in UTF-8
 //   byte           "<0x00>" .. "<0xFF>", all 256
 //   sentencepiece  the pieces of `model`, in its order
 //   piece          any bytes, with the escapes of base/strings.h; these tokens can be decoded,
-//                  but the rules by which text becomes them are unknown
-// Specials (<eos>, <unk>) are tokens, too. The same strings in a text never become the special
-// tokens, except a word <unk>.
+//                  but the rules that turn text into them are unknown
+// The special tokens (<eos>, <unk>) are tokens, too. Text with the same spelling never becomes a
+// special token, except the word <unk>.
 struct VocabularyContent {
   TokenType type = TokenType::kWord;
   bool lowercase = false;
   LineStyle line_style = LineStyle::kPlain;  // word only
-  Blanks blanks = Blanks::kAscii;            // word only: where words end
+  Blanks blanks = Blanks::kAscii;            // word only: the whitespace that separates words
   std::optional<TokenId> eos, unk;
   std::vector<std::string> tokens;
   std::vector<std::int64_t> counts;  // by id: occurrences in the original text
   std::string model;                 // sentencepiece only: the serialized model
-  // For pieces only, and never kAll: the blanks where a document begins.
+  // For pieces only, and never kAll: the spaces that decoding removes at the beginning of
+  // documents.
   LeadingBlanks leading_blanks = LeadingBlanks::kNone;
 };
 
 class Vocabulary {
  public:
-  // Checks everything. Throws FormatError at `where`.
+  // Checks the content. Throws FormatError at `where`.
   Vocabulary(VocabularyContent content, const std::string& where);
 
   std::uint32_t size() const { return tokens_.size(); }
   TokenType type() const { return content_.type; }
   bool lowercase() const { return content_.lowercase; }
   LineStyle line_style() const { return content_.line_style; }
-  // Returns kAscii for types other than words: the words of their texts are counted with ASCII
-  // blanks.
+  // Returns kAscii for types other than word: words in their text are only counted, as separated by
+  // ASCII whitespace.
   Blanks blanks() const { return content_.blanks; }
   std::optional<TokenId> eos() const { return content_.eos; }
   std::optional<TokenId> unk() const { return content_.unk; }
@@ -78,29 +79,29 @@ class Vocabulary {
     return model_ ? model_->leading_blanks() : content_.leading_blanks;
   }
 
-  // Two vocabularies with the same hash are the same. The hash covers type, lowercase, blanks,
-  // specials, tokens, model and leading blanks, but not the counts, the line style or the
-  // provenance. ql-vocabulary(5) defines it.
+  // Vocabularies with the same hash give token ids the same meaning. The hash covers type,
+  // lowercase, blanks, specials, tokens, model and leading blanks, but not the counts, the line
+  // style or the provenance. ql-vocabulary(5) defines the hash.
   const std::string& hash() const { return hash_; }
   shard::VocabularyInfo info() const { return {size(), hash_, ql::to_text(type()), eos(), unk()}; }
 
-  // Returns the file's text.
+  // Returns the text of the vocabulary's file.
   std::string to_text(const Json& provenance) const;
 
  private:
-  VocabularyContent content_;  // without the tokens, which the table holds
+  VocabularyContent content_;  // without the tokens, which tokens_ holds
   TokenTable tokens_;
   std::shared_ptr<const SentencePieceModel> model_;
   std::string hash_;
 };
 
-// Reads the text of a vocabulary's file, or of one to import, up to the size that a token stream
+// Reads the text of a vocabulary's file, or of a file to import, up to the size that a token stream
 // can carry. `path` may be a folder that has a vocabulary.json, such as a checkpoint or packed
 // data. With `standard_input`, "-" is standard input and not a file.
 std::string read_vocabulary_file(const std::string& path, bool standard_input = false);
 
-// Parses the text of to_text(). `where` names the file in messages. `provenance` receives the one
-// that was given to to_text().
+// Parses the text that to_text() returned. `where` names the file in messages. If `provenance` is
+// not null, it receives the file's provenance.
 Vocabulary parse_vocabulary(std::string_view text, const std::string& where,
                             Json* provenance = nullptr);
 

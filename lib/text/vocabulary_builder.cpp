@@ -11,7 +11,8 @@ namespace {
 constexpr const char* kEos = "<eos>";
 constexpr const char* kUnk = "<unk>";
 constexpr const char* kWhere = "the new vocabulary";
-// The library multiplies the size by 1.1 in 32 bits and never ends when that overflows.
+// The SentencePiece library multiplies the size by 1.1 in 32 bits, and never returns if that
+// overflows.
 constexpr std::int64_t kMostPieces = std::int64_t{1} << 24;
 
 bool wants_eos(const VocabularyRules& rules) {
@@ -59,8 +60,9 @@ void check_rules(const VocabularyRules& rules) {
   }
 }
 
-// Calls add(line, begins, ended) for every line or piece of one in the block, valid and lower-cased
-// if the rules ask for it. Returns the number of lines that begin in the block.
+// Calls add(line, begins, ended) for every line, or part of a line, in the block. The lines are
+// valid UTF-8, and lower-cased if the rules ask for that. Returns the number of lines that begin in
+// the block.
 template <typename Add>
 std::int64_t for_each_line(TextBlock block, const VocabularyRules& rules, const Add& add) {
   validate_text(block, rules.type, rules.invalid);
@@ -81,8 +83,8 @@ TextReader reader_of(const std::vector<std::string>& files, const VocabularyRule
           TextReader::kLongestUnit, rules.content};
 }
 
-// Every thread counts some of the blocks. The share of a thread depends on chance, but the sum does
-// not. `initial...` are the arguments for a counter.
+// Every thread counts some of the blocks. Chance decides which blocks a thread counts, but the sum
+// is always the same. `initial...` are the arguments for the constructor of a counter.
 template <typename Counter, typename... Initial>
 Counter count_lines(const std::vector<std::string>& files, const VocabularyRules& rules,
                     int threads, std::int64_t& lines, Initial... initial) {
@@ -116,8 +118,8 @@ std::int64_t take(std::vector<TokenCount>& counts, const char* token) {
   return count;
 }
 
-// Sorts the counts and drops tokens that are too rare or too many. Returns how often the dropped
-// ones occurred.
+// Sorts the counts and drops tokens below min_count and tokens beyond max_size. Returns the sum of
+// the dropped counts.
 std::int64_t select(std::vector<TokenCount>& counts, const VocabularyRules& rules) {
   std::sort(counts.begin(), counts.end(), [](const TokenCount& a, const TokenCount& b) {
     return a.count != b.count ? a.count > b.count : a.token < b.token;
@@ -138,7 +140,7 @@ void add_token(VocabularyContent& content, std::string token, std::int64_t count
   content.counts.push_back(count);
 }
 
-// The counts of a text, before entries are chosen.
+// Holds the counts of a text before the entries of the vocabulary are chosen.
 struct Counted {
   std::vector<TokenCount> tokens;
   std::int64_t lines = 0;
@@ -202,7 +204,8 @@ void add(std::int64_t& sum, std::int64_t count, const std::string& where) {
   }
 }
 
-// Refuses a part that left words of its text out, because the sum would lack them.
+// Refuses a part whose vocabulary leaves out words of its text, because the sum would lack their
+// counts.
 void refuse_left_out(const Json& provenance, const std::string& where) {
   if (!provenance.is_object() || !provenance.contains("configuration")) return;
   const Json& configuration = provenance["configuration"];
@@ -261,7 +264,7 @@ Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
   return part;
 }
 
-// Lists have <eos> and <unk> under their names.
+// Returns the id of a special token. A list declares none, so `name` identifies the token there.
 std::optional<TokenId> special_of(const Vocabulary& part, std::optional<TokenId> id, bool wanted,
                                   const char* name) {
   if (id || !wanted || part.type() != TokenType::kWord) return id;
@@ -286,7 +289,7 @@ Counted count_parts(const std::vector<std::string>& files, const VocabularyRules
       } else if (id == unk) {
         add(counted.unknown, count, file);
       } else if (count > 0 || rules.type == TokenType::kByte) {
-        // Only a list may have words that are not in lower case.
+        // A list may have words that are not in lower case; a vocabulary of a part does not.
         const std::uint32_t number = rules.lowercase ? tokens.insert(lowercase(part.token(id)))
                                                      : tokens.insert(part.token(id));
         if (number == counts.size()) counts.push_back(0);
@@ -305,7 +308,7 @@ Counted count_parts(const std::vector<std::string>& files, const VocabularyRules
 BuiltVocabulary train_vocabulary(const std::vector<std::string>& files,
                                  const VocabularyRules& rules) {
   std::string text;
-  std::vector<std::size_t> ends;  // of the lines, as offsets in text
+  std::vector<std::size_t> ends;  // offsets in text at which lines end
   std::int64_t line_count = 0;
   TextReader reader = reader_of(files, rules);
   for (TextBlock block; reader.next(block);) {
@@ -330,8 +333,8 @@ BuiltVocabulary train_vocabulary(const std::vector<std::string>& files,
   const SentencePieceModel model(content.model, kWhere);
   for (std::uint32_t id = 0; id < model.size(); ++id) add_token(content, model.piece(id), 0);
 
-  // The counts come from encoding the text afterwards; the vocabulary itself does not depend on
-  // them.
+  // The pieces are counted by encoding the text with the trained model. The vocabulary itself does
+  // not depend on the counts.
   const Vocabulary uncounted(content, kWhere);
   const auto encoder = make_line_encoder(uncounted);
   Unknowns unknowns(uncounted, UnknownRule::kUnk);

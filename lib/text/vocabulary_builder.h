@@ -1,4 +1,4 @@
-// Builds a vocabulary from text, or from the counts of its parts.
+// Builds a vocabulary from text, or from the counts of parts of a text.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace ql::text {
 
 // Decides whether a special token exists.
 enum class Presence {
-  kAuto,  // <eos>: words and sentencepiece; <unk>: words and characters
+  kAuto,  // <eos> exists for word and sentencepiece, <unk> for word and char
   kAlways,
   kNever,
 };
@@ -23,11 +23,11 @@ struct VocabularyRules {
   bool lowercase = false;
   Blanks blanks = Blanks::kAscii;  // word: where words end
   std::int64_t min_count = 1;      // word, char: rarer tokens are left out
-  std::int64_t max_size = 0;  // word, char, sentencepiece: entries at most, specials included; 0:
-                              // no limit
+  // For word, char and sentencepiece: at most this many entries, specials included; 0: no limit.
+  std::int64_t max_size = 0;
   Presence eos = Presence::kAuto;
-  // A sentencepiece vocabulary always has <unk>, because the library requires it. kAlways makes
-  // encoding use it; otherwise 256 byte pieces stand for characters that no other piece covers.
+  // A sentencepiece vocabulary always has <unk>, because the library requires it. With kAlways,
+  // encoding uses <unk>; otherwise 256 byte pieces stand for characters that no other piece covers.
   Presence unk = Presence::kAuto;
   std::optional<double> coverage{};  // sentencepiece: see SentencePieceTraining
   InvalidText invalid = InvalidText::kError;
@@ -37,30 +37,30 @@ struct VocabularyRules {
 struct BuiltVocabulary {
   Vocabulary vocabulary;
   std::int64_t lines = 0;
-  std::int64_t tokens = 0;  // of the text, without <eos>
+  std::int64_t tokens = 0;  // tokens of the text, without <eos>
   std::int64_t types =
       0;  // distinct tokens; 0 for sentencepiece, which counts none before training
   std::int64_t unknown = 0;   // tokens of the text that the vocabulary leaves out
-  std::int64_t reserved = 0;  // words of the text that look like <eos>; they are unknown, too
+  std::int64_t reserved = 0;  // words of the text spelled like <eos>; `unknown` includes them
   // For sentencepiece only, see TrainedSentencePiece.
   std::int64_t characters = 0, covered = 0;
   bool coverage_lowered = false;
 };
 
-// Ids are in this order: <eos>, <unk> (where they exist), then by falling count, equal counts by
-// bytes. Bytes keep their own order, and sentencepiece the model's. Throws UsageError for rules
-// that contradict each other, Error for a text without tokens (bytes need none). `files` are those
-// of TextReader; sentencepiece keeps the complete text in memory. The vocabulary is the same for
-// any number of threads. Each thread keeps counts of its own, except that sentencepiece uses one
-// thread only.
+// Builds a vocabulary from text. Its ids are in this order: <eos>, <unk> (where they exist), then
+// the tokens by falling count, tokens with equal counts in the order of their bytes. Byte tokens
+// keep the order of their values, and pieces the order of the model. Throws UsageError for rules
+// that contradict each other, Error for a text without tokens (unless the type is byte). `files`
+// are as in TextReader. The vocabulary is the same for any number of threads. Each thread keeps
+// counts of its own. sentencepiece ignores `threads` and keeps the complete text in memory.
 BuiltVocabulary build_vocabulary(const std::vector<std::string>& files,
                                  const VocabularyRules& rules, int threads = 1);
 
-// Makes the same vocabulary as build_vocabulary() makes from the text of all parts. A file is the
-// vocabulary of a part, made by the same rules but without min_count and max_size, or, for words, a
-// list with a word and its count a line, where the count of <eos> is the number of lines. Lines of
-// lists are assumed to be LineStyle::kPlain. Throws Error for a part by other rules, and UsageError
-// for sentencepiece.
+// Makes the same vocabulary as build_vocabulary() makes from the text of all parts. Each file is
+// the vocabulary of a part, made by the same rules but without min_count and max_size, or, for
+// words, a list with a word and its count on each line. In a list the count of <eos> is the number
+// of lines, and the line style is assumed to be kPlain. Throws Error for a part made by other
+// rules, and UsageError for sentencepiece.
 BuiltVocabulary add_counts(const std::vector<std::string>& files, const VocabularyRules& rules);
 
 }  // namespace ql::text

@@ -1,4 +1,4 @@
-// Implements the choice of a file's reader, and of the tokens for <eos> and <unk>.
+// Chooses the reader for a file, and the tokens for <eos> and <unk>.
 
 #include "text/vocabulary_import.h"
 
@@ -9,7 +9,8 @@
 namespace ql::text {
 namespace {
 
-// Other programs have these names for <eos> and <unk>. The public Transformer-XL has <S> and <UNK>.
+// Other programs have these names for <eos> and <unk>. The published Transformer-XL has <S> and
+// <UNK>.
 const std::vector<std::string> kEosNames = {"<eos>",         "</s>",  "</S>",           "<S>",
                                             "<|endoftext|>", "[EOS]", "<|end_of_text|>"};
 const std::vector<std::string> kUnkNames = {"<unk>", "<UNK>", "[UNK]"};
@@ -19,13 +20,13 @@ struct Imported {
   VocabularyContent content;
   std::vector<std::string> names;   // the tokens as the file writes them
   std::optional<TokenId> eos, unk;  // as the file declares them
-  std::vector<bool> control;        // SentencePiece: only such a token can be <eos>
-  std::vector<std::string> notes;   // messages for people
+  std::vector<bool> control;        // SentencePiece: only a control piece can be <eos>
+  std::vector<std::string> notes;   // human-readable messages
 };
 
 // Describes the request for one of the two special tokens.
 struct Asked {
-  const char* option;  // "eos"
+  const char* option;  // "eos" or "unk"
   Presence presence;
   const std::string& name;
   const std::vector<std::string>& usual;
@@ -50,7 +51,7 @@ std::optional<TokenId> named_token(const Asked& asked, const Imported& imported,
   return id;
 }
 
-// Finds the token with a usual name, except `other`.
+// Finds the token that has a usual name and is not `other`.
 std::optional<TokenId> usual_token(const Asked& asked, const Imported& imported,
                                    std::optional<TokenId> other, const std::string& where) {
   std::vector<TokenId> found;
@@ -89,7 +90,7 @@ std::optional<TokenId> find_special(const Asked& asked, const Imported& imported
       fmt::format("say with --{}-token which token it is", asked.option));
 }
 
-// Adds a word, and its count if a number follows.
+// Adds the first word of the line, and its count if a number follows.
 void add_word_line(std::string_view line, VocabularyContent& content, const std::string& place) {
   const auto begin = std::find_if_not(line.begin(), line.end(), is_blank);
   const auto end = std::find_if(begin, line.end(), is_blank);
@@ -103,23 +104,23 @@ void add_word_line(std::string_view line, VocabularyContent& content, const std:
   content.counts.push_back(std::max<std::int64_t>(0, count.value_or(0)));
 }
 
-// A program that ends words at ASCII blanks only leaves other blanks inside words, if its text has
-// any.
+// Returns kAscii if a word contains Unicode whitespace: a program that splits only at ASCII
+// whitespace leaves other whitespace inside words.
 Blanks blanks_of(const std::vector<std::string>& words) {
   return std::any_of(words.begin(), words.end(), has_unicode_blank) ? Blanks::kAscii
                                                                     : Blanks::kUnicode;
 }
 
-// A carriage return at the end of a line belongs to the line end. A token that ends in one has it
-// escaped, as \r.
+// A carriage return at the end of a line belongs to the line end. If a token ends with a carriage
+// return, the list has it escaped, as \r.
 void add_piece_line(std::string_view line, VocabularyContent& content, const std::string& place) {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (line.empty()) throw FormatError(place, "a token without text", "write a line feed as \\n");
   content.tokens.emplace_back(line);
 }
 
-// Takes the names as the tokens of a vocabulary of this type. Pieces have the given spelling, or
-// the one that the names show. All spellings leave a placeholder as it is.
+// Makes the names the tokens of a vocabulary of this type. Pieces have the given spelling, or the
+// spelling that the names show. No spelling changes a placeholder.
 void use_names(TokenType type, std::optional<Spelling> spelling, const std::string& where,
                Imported& list) {
   list.content.type = type;
@@ -130,7 +131,7 @@ void use_names(TokenType type, std::optional<Spelling> spelling, const std::stri
   for (std::string& token : list.content.tokens) token = speller.spell(spelled_bytes(token, used));
 }
 
-// Puts `count` tokens before those of the list.
+// Puts `count` tokens before the tokens of the list.
 void shift_ids(std::uint32_t count, bool fairseq, Imported& list) {
   const std::unordered_set<std::string> taken(list.names.begin(), list.names.end());
   std::vector<std::string> before;
@@ -146,7 +147,8 @@ void shift_ids(std::uint32_t count, bool fairseq, Imported& list) {
   list.unk = TokenId{3};
 }
 
-// A line with #fairseq:overwrite takes the name of an earlier token, which keeps its id.
+// A line with #fairseq:overwrite takes the name of an earlier token. The earlier token keeps its id
+// and gets a placeholder.
 void overwrite_names(std::string_view text, std::uint32_t offset, Imported& list) {
   std::unordered_set<std::string> taken(list.names.begin(), list.names.end());
   std::size_t id = offset;
@@ -239,8 +241,8 @@ Imported read_model(const std::string& serialized, const std::string& where) {
   return imported;
 }
 
-// The library writes the pieces first: a model begins with several messages, each with a length and
-// a text.
+// Returns true if the content begins like a model. The library writes the pieces first: a model
+// begins with several messages, each with a length and a string.
 bool looks_like_model(std::string_view content) {
   if (content.size() < 3 || content[0] != '\x0A' || content[2] != '\x0A') return false;
   const std::size_t next = 2 + static_cast<unsigned char>(content[1]);
@@ -291,7 +293,7 @@ Imported read_with_ids(const TokenList& list, const VocabularyImport& rules,
   return imported;
 }
 
-// A list may begin with a brace or bracket, too. In JSON a text follows it.
+// A plain list may also begin with a brace or bracket. In JSON a string follows that character.
 bool begins_json(std::string_view text) {
   const auto begin = std::find_if_not(text.begin(), text.end(), is_blank);
   if (begin == text.end() || (*begin != '{' && *begin != '[')) return false;
@@ -350,7 +352,7 @@ Vocabulary import_vocabulary(const std::string& content, const VocabularyImport&
   Imported imported = read_import(content, rules, where);
   add_gap_note(imported);
   VocabularyContent& vocabulary = imported.content;
-  // Only lists of words have counts.
+  // Only word lists have counts; all other tokens get 0.
   vocabulary.counts.resize(vocabulary.tokens.size());
   vocabulary.lowercase = rules.lowercase;
   if (vocabulary.type == TokenType::kWord) {

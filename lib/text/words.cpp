@@ -26,13 +26,13 @@ static std::size_t lowest_bit(std::uint64_t bits) {
   return static_cast<std::size_t>(__builtin_ctzll(bits));
 }
 
-// Returns the bits of `length` bytes from index `begin` on, as far as they are among the 64.
+// Returns a mask of 64 bits: the `length` bits from `begin` on are 1, without the bits beyond 63.
 static std::uint64_t bits_of(std::size_t begin, std::size_t length) {
   return ((std::uint64_t{1} << length) - 1) << begin;
 }
 
-// Finds bytes that may begin a blank which only kUnicode has: bit i is 1 when bytes[i] may. Many
-// other characters begin with the same bytes.
+// Finds bytes that may begin a blank which only kUnicode has: bit i is 1 when bytes[i] may begin
+// such a blank. Many other characters begin with the same bytes.
 #if defined(__SSE2__)
 static std::uint64_t unicode_head_bits(const char* bytes) {
   const auto among = [](__m128i part, unsigned char first, char more) {
@@ -63,8 +63,8 @@ static std::uint64_t unicode_head_bits(const char* bytes) {
 
 constexpr std::size_t kLongestBlank = 3;
 
-// Returns 64 bytes of the text from `position` on. If the text ends before, the bytes are in
-// `last`, with blanks after the text.
+// Returns 64 bytes of the text from `position` on. If the text has fewer, they are copied to
+// `last`, and blanks follow them.
 static const char* bytes_at(std::string_view text, std::size_t position,
                             std::array<char, kBlankBits>& last) {
   const std::size_t left = text.size() - position;
@@ -75,7 +75,7 @@ static const char* bytes_at(std::string_view text, std::size_t position,
 }
 
 // Returns a bit for each of the 64 bytes from text[position] on: 1 for bytes of blanks that only
-// kUnicode has. If this were inlined, splitting at ASCII blanks would be slower.
+// kUnicode has. The function is not inlined, because splitting at ASCII blanks would be slower.
 [[gnu::noinline]] static std::uint64_t unicode_blank_bits(std::string_view text,
                                                           std::size_t position) {
   std::uint64_t bits = 0;
@@ -153,8 +153,8 @@ std::uint64_t blank_bits_one_by_one(const char* bytes) {
 }
 
 #if defined(__SSE2__)
-// Every 64-bit x86 processor has SSE2. AVX2 would be twice as fast, but this takes no time compared
-// with looking up the words.
+// Every 64-bit x86 processor has SSE2. AVX2 would be twice as fast, but finding blanks takes little
+// time compared with looking up the words.
 std::uint64_t blank_bits(const char* bytes) {
   const __m128i blank = _mm_set1_epi8(' '), tab = _mm_set1_epi8('\t'), last = _mm_set1_epi8(4);
   std::uint64_t bits = 0;
@@ -227,7 +227,8 @@ static Bits load(const char* data) {
   return bits;
 }
 
-// Makes masks for load(): each keeps the first `size` bytes and makes the bytes after them zero.
+// Makes masks for a load() at byte `first` of a token: masks[size] clears the bytes after a token
+// of `size` bytes.
 template <typename Bits>
 static std::array<Bits, kShort + 1> masks_from(std::size_t first) {
   std::array<Bits, kShort + 1> masks{};
@@ -239,7 +240,7 @@ static std::array<Bits, kShort + 1> masks_from(std::size_t first) {
 const auto kHeadOf = masks_from<std::uint64_t>(0);
 const auto kTailOf = masks_from<std::uint32_t>(kHeadBytes);
 
-// This is the size of a short token, as the last byte of its tail.
+// kSizeOf[size] is the size of a short token, in the last byte of its tail.
 const auto kSizeOf = [] {
   std::array<std::uint32_t, kShort + 1> sizes{};
   for (std::size_t size = 0; size <= kShort; ++size) {
@@ -304,7 +305,7 @@ inline std::size_t TokenTable::first_slot(const Key& key) const {
 bool TokenTable::is_same(std::uint32_t id, std::string_view token) const {
   const std::string_view known = this->token(id);
   if (token.size() > 2 * kHeadBytes || known.size() != token.size()) return known == token;
-  // The two loads overlap unless the size is 16, as they do in the hash.
+  // The size is 12 to 16 here, so two loads of 8 bytes cover the token. The loads overlap below 16.
   const std::size_t last = token.size() - kHeadBytes;
   return load<std::uint64_t>(known.data()) == load<std::uint64_t>(token.data()) &&
          load<std::uint64_t>(known.data() + last) == load<std::uint64_t>(token.data() + last);
@@ -314,7 +315,8 @@ inline std::size_t TokenTable::slot_of(std::string_view token, const Key& key) c
   const std::size_t mask = slots_.size() - 1;
   for (std::size_t index = first_slot(key);; index = (index + 1) & mask) {
     const Slot& slot = slots_[index];
-    // A free slot looks like the empty token, which then has no id either.
+    // A free slot has the key of the empty token. If the empty token is not in the table, its id is
+    // kNone, too.
     if (slot.head == key.head && slot.tail == key.tail &&
         (key.tail != kLong || is_same(slot.id, token))) {
       return index;
@@ -376,7 +378,7 @@ void TokenTable::grow() {
   slots_.assign(slots_.size() * 2, Slot());
   --shift_;
   const std::size_t mask = slots_.size() - 1;
-  // Tokens are inserted in the order of their ids. Frequent tokens mostly have small ids, and then
+  // Tokens are inserted in the order of their ids. Frequent tokens mostly have small ids, so they
   // get the slots that a search looks at first.
   for (std::uint32_t id = 0; id < size(); ++id) {
     const Key key = key_of(token(id));

@@ -1,4 +1,4 @@
-// Finds words and the blanks between them, lower-cases them, and numbers distinct words in a table.
+// Splits text into words at whitespace, lower-cases it, and numbers distinct words in a table.
 #pragma once
 
 #include <array>
@@ -10,13 +10,13 @@
 
 namespace ql::text {
 
-// Words are separated by blanks. A vocabulary states which characters are blanks.
+// Words are separated by whitespace characters, here called blanks. A vocabulary states which
+// characters are blanks.
 
 enum class Blanks {
-  kAscii,  // blank, tab, line feed, vertical tab, form feed, carriage return; all others are
-           // letters
-  // These, U+001C to U+001F, U+0085, U+00A0, U+1680, U+2000 to U+200A, U+2028, U+2029, U+202F,
-  // U+205F and U+3000: the characters that Python's str.split() splits at.
+  kAscii,  // space, tab, line feed, vertical tab, form feed, carriage return
+  // The blanks of kAscii, and U+001C to U+001F, U+0085, U+00A0, U+1680, U+2000 to U+200A, U+2028,
+  // U+2029, U+202F, U+205F and U+3000: the characters that Python's str.split() splits at.
   kUnicode,
 };
 constexpr auto names_of(Blanks) { return std::array{"ascii", "unicode"}; }
@@ -24,8 +24,8 @@ constexpr auto names_of(Blanks) { return std::array{"ascii", "unicode"}; }
 inline bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 // Return the length in bytes of the blank that begins at text[position], or 0 for another
-// character. `position` must be less than text.size(). The first function finds only blanks that
-// kAscii does not have.
+// character. `position` must be less than text.size(). unicode_blank_at() finds only blanks of
+// kUnicode that are not blanks of kAscii.
 std::size_t unicode_blank_at(std::string_view text, std::size_t position);
 inline std::size_t blank_at(std::string_view text, std::size_t position, Blanks blanks) {
   if (is_blank(text[position])) return 1;
@@ -33,49 +33,50 @@ inline std::size_t blank_at(std::string_view text, std::size_t position, Blanks 
 }
 // Returns true when the text ends with a blank, and false for an empty text.
 bool ends_with_blank(std::string_view text, Blanks blanks);
-// Returns true when the text has a blank of kUnicode that is not one of kAscii.
+// Returns true when the text has a blank of kUnicode that is not a blank of kAscii.
 bool has_unicode_blank(std::string_view text);
 
-// Returns which of 64 bytes are blanks of kAscii: bit i is 1 when bytes[i] is one.
+// Returns which of 64 bytes are blanks of kAscii: bit i is 1 when bytes[i] is a blank.
 constexpr std::size_t kBlankBits = 64;
 std::uint64_t blank_bits(const char* bytes);
 // Does the same byte by byte, for processors without vector instructions and as a reference in
 // tests.
 std::uint64_t blank_bits_one_by_one(const char* bytes);
 
-// Describes a word as a part of a text. Arrays of it cost nothing before they are filled.
+// Refers to a word inside a text. It has no initializers, so an array of words costs nothing before
+// it is filled.
 struct Word {
   const char* data;
   std::size_t size;
   std::string_view view() const { return {data, size}; }
 };
 
-// Splits a text into words, many at a time: the blanks in 64 bytes are found at once, and the use
-// of one word need not wait for the end of the previous one.
+// Splits a text into words, many per call: the blanks in 64 bytes are found at once, and the caller
+// can look up many words together.
 class WordSplitter {
  public:
   static constexpr std::size_t kMostWords = 128;
   explicit WordSplitter(std::string_view text, Blanks blanks = Blanks::kAscii)
       : text_(text), blanks_(blanks) {}
   // Sets words[0], words[1] ... to the next words and returns their number, at most kMostWords; 0
-  // only at the text's end. They point into the text.
+  // only at the text's end. The words point into the text.
   std::size_t next(Word* words);
 
  private:
   std::string_view text_;
   Blanks blanks_;
-  std::size_t position_ = 0;  // the text before it has been split
-  std::size_t begin_ = 0;     // of the word that continues at position_
+  std::size_t position_ = 0;  // the text before this offset has been split
+  std::size_t begin_ = 0;     // where the word that continues at position_ begins
   bool inside_word_ = false;
 };
 
-// Returns how many words begin in `text`. `inside_word` is true when the byte before it belongs to
-// a word.
+// Returns how many words begin in `text`. `inside_word` is true when the byte before `text` belongs
+// to a word.
 std::int64_t count_word_starts(std::string_view text, bool inside_word,
                                Blanks blanks = Blanks::kAscii);
 
 // Numbers distinct strings in order of their arrival and finds them again without an allocation. It
-// has one arena of bytes and one open-addressing table of 16 bytes a slot.
+// has one arena of bytes and one open-addressing table of 16 bytes per slot.
 class TokenTable {
  public:
   static constexpr std::uint32_t kNone = UINT32_MAX;
@@ -94,14 +95,14 @@ class TokenTable {
   // 2^31 tokens.
   std::uint32_t insert(std::string_view token);
 
-  // Does the same for many words at once, which is several times as fast: the memory for all is
-  // requested before the first word is compared. The words must be parts of `text`.
+  // Do the same for many words at once, which is several times as fast: the slots of up to 128
+  // words are prefetched before the first word is compared. The words must be parts of `text`.
   void find(std::string_view text, const Word* words, std::size_t count, std::uint32_t* ids) const;
   void insert(std::string_view text, const Word* words, std::size_t count, std::uint32_t* ids);
 
  private:
-  // A token of up to 11 bytes is stored in its slot, so that most lookups read one cache line only.
-  // A longer token has its hash there.
+  // A token of up to 11 bytes is stored in its slot, so that most lookups read only one cache line.
+  // The slot of a longer token holds a hash of the token.
   struct Key {
     std::uint64_t head;  // the first 8 bytes, filled up with zeros, or the hash
     std::uint32_t tail;  // 3 more bytes and the size, or kLong
@@ -109,11 +110,12 @@ class TokenTable {
   struct Slot {
     std::uint64_t head = 0;
     std::uint32_t tail = 0;
-    std::uint32_t id = kNone;  // kNone: the slot is free, with head and tail of the empty token
+    std::uint32_t id = kNone;  // kNone: the slot is free, and has the key of the empty token
   };
   static Key key_of(std::string_view token);
   static Key key_of(std::string_view token, const char* readable_end);
-  // Calls use(i, key of words[i]) for all words, while the slots are being loaded from memory.
+  // Calls use(i, key of words[i]) for all words, after it has begun to load their slots from
+  // memory.
   template <typename Use>
   void for_each_key(std::string_view text, const Word* words, std::size_t count,
                     const Use& use) const;
@@ -124,16 +126,16 @@ class TokenTable {
   void grow();
 
   std::string bytes_;
-  std::vector<std::uint64_t> begins_;  // of each token in bytes_, and their end
-  std::vector<Slot> slots_;            // a power of two, at most 5/8 of them taken
-  int shift_;                          // reduces a hash to as many bits as a slot's number has
+  std::vector<std::uint64_t> begins_;  // offset of each token in bytes_, then the end of the last
+  std::vector<Slot> slots_;  // their number is a power of two; at most 5/8 of them are taken
+  int shift_;                // hash >> shift_ is the index of a slot
 };
 
 // Lower case follows the Unicode rules (ICU, root locale, full mapping): a final sigma is
 // recognized, U+0130 becomes two code points.
 
 // `text` is valid UTF-8 of at most 1 GiB. The mapping of a letter never depends on text beyond a
-// blank or a line end, so text may be cut there.
+// blank or a line end, so a text may be cut at blanks and line ends.
 std::string lowercase(std::string_view text);
 
 }  // namespace ql::text
