@@ -1,4 +1,4 @@
-// Opens packed folders and streams of tokens, and reads the texts of tokens from a vocabulary.
+// Opens packed folders and streams of tokens, and reads the strings of tokens from a vocabulary.
 
 #include "eval/data_set.h"
 
@@ -87,7 +87,8 @@ static std::string shown_piece(const std::string& piece) {
   return text;
 }
 
-// Returns the bytes of a token. ql-vocabulary(5) has the notation of tokens of each type.
+// Returns the bytes of a token. ql-vocabulary(5) describes how each type of vocabulary writes its
+// tokens.
 static std::string bytes_of(const std::string& token, const std::string& type) {
   if (type == "piece") return unescaped(token).value_or(token);
   if (type != "byte" && type != "sentencepiece") return token;

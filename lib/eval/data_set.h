@@ -1,4 +1,4 @@
-// Opens the data of an evaluation, and finds the texts that its token ids stand for.
+// Opens the data of an evaluation, and finds the strings that its token ids stand for.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace ql::eval {
 
-// Gives the evaluators access to the tokens at any position of a store.
+// Gives the evaluators access to the tokens at any position of packed data or of a stream.
 struct TokenSource {
   std::string name;         // for messages
   std::int64_t tokens = 0;  // positions are 0 .. tokens-1
@@ -23,52 +23,53 @@ struct TokenSource {
   // stream.
   std::function<void(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor)>
       read;
-  // Returns the ascending positions where documents start. It is called for networks that reset
-  // their memory there, which cannot be evaluated without it.
+  // Returns the ascending positions where documents start. Only networks that reset their memory at
+  // documents need this function; they cannot be evaluated without it.
   std::function<const std::vector<std::int64_t>&()> document_starts = {};
-  // Returns the bytes of memory that each cursor keeps; undefined: none.
+  // Returns the bytes of memory that each cursor keeps. An empty function means none.
   std::function<std::int64_t()> cursor_bytes = {};
 };
 
 // Returns the tokens of packed data; `reader` must outlive the result.
 TokenSource source_of(shard::MultiReader& reader);
 
-// The data of an evaluation: a packed folder, or a token stream.
+// Holds the data of an evaluation: a packed folder, or a token stream.
 struct DataSet {
   std::string name;  // as given: a folder, a file, or "-"
   shard::VocabularyInfo vocabulary;
   std::optional<shard::TextCounts> counts;  // of the complete text that the tokens encode
   TokenSource source;
   std::string hash = {};                            // of packed data (shard::TokenReader::hash())
-  std::shared_ptr<shard::MultiReader> folder = {};  // that `source` reads; null: a stream
+  std::shared_ptr<shard::MultiReader> folder = {};  // the folder `source` reads; null: a stream
 };
 
-// `path` is a folder with a manifest, or that of a stream (shard::names_stream()). A stream is read
-// completely here, checked up to its end block, and kept in memory (4 bytes a token), because
-// columns read it at several places. Throws FormatError for damaged data and for a stream whose
-// producer did not finish.
+// `path` names a folder with a manifest, or a stream (shard::names_stream()). A stream is read
+// completely here, checked up to its end block, and kept in memory (4 bytes per token), because
+// columns read a stream at several positions. Throws FormatError for damaged data and for a stream
+// whose producer did not finish.
 DataSet open_data(const std::string& path);
 
-// Warns that the tokens of `silent` may be of another vocabulary.
+// Warns that `silent` records no vocabulary and may not match `other`.
 void warn_of_unknown_vocabulary(const std::string& silent, const std::string& other);
 
-// Throws Error that names both if the vocabularies of the model and the data have different hashes:
-// the result for tokens of another vocabulary would have no meaning. If one of them has no hash
-// (imported ids) it only warns; evaluate() still checks every id. `trained_on` names the model, or
-// the training data of a unigram model.
+// Throws Error if the vocabularies of the model and the data have different hashes, because a
+// result for tokens of another vocabulary has no meaning; the message names both. If a vocabulary
+// has no hash (imported ids), this function only warns; evaluate() still checks every id.
+// `trained_on` names the model, or the training data of a unigram model.
 void check_vocabulary(const std::string& trained_on,
                       const std::optional<shard::VocabularyInfo>& vocabulary, const DataSet& data);
 
-// These read the texts of token ids without the library of SentencePiece, which lib/CMakeLists.txt
-// keeps out of programs of LibTorch.
+// These functions read the strings of token ids without the SentencePiece library, because
+// lib/CMakeLists.txt does not link that library into programs with LibTorch.
 
-// TokenTexts are the texts of ids 0, 1, ..., in the notation of ql-vocabulary(5), but pieces
-// without their escapes: a byte that is not UTF-8 is written <0xC3>. Empty if they are not known.
+// Holds the strings of ids 0, 1, ..., in the notation of ql-vocabulary(5), except that pieces have
+// no escapes: a byte that is not UTF-8 is written like <0xC3>. Empty if the strings are not known.
 using TokenTexts = std::vector<std::string>;
 
-// Takes the text of a vocabulary's file, or "". Throws FormatError if its tokens are not texts.
+// Takes the content of a vocabulary file, or "". Throws FormatError if the tokens in it are not
+// strings.
 TokenTexts read_token_texts(const std::string& vocabulary_text);
-// Returns the bytes that each token adds to a text, in the same way.
+// Does the same, but returns the bytes that each token adds to a text.
 TokenTexts read_token_bytes(const std::string& vocabulary_text);
 
 }  // namespace ql::eval

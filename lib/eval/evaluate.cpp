@@ -64,7 +64,7 @@ void check_stride(const net::Geometry& geometry, std::int64_t stride) {
   }
 }
 
-// Goes chunk by chunk, and through each chunk layer by layer (eval/scorers.h).
+// Evaluates chunk by chunk, and each chunk layer by layer (eval/scorers.h).
 static Evaluation evaluate_layerwise(const nn::ModelAtLengths& model, const TokenSource& source,
                                      const EvaluationOptions& options) {
   StreamScorer scorer(model, source.name, options);
@@ -89,8 +89,8 @@ static Evaluation evaluate_alone(const nn::ModelAtLengths& model, const TokenSou
                            : evaluate_layerwise(model, source, options);
 }
 
-// Returns the number of columns that fit into this machine's memory, and logs it if that is fewer
-// than the options ask for.
+// Returns options.batch. If fewer columns fit into the memory of the CPU, logs and returns that
+// number instead.
 static std::int64_t columns_with_room(const nn::ModelAtLengths& model, const TokenSource& source,
                                       const EvaluationOptions& options) {
   const net::Network& network = model.model().network();
@@ -121,9 +121,9 @@ static std::int64_t columns_with_room(const nn::ModelAtLengths& model, const Tok
   return options.batch;
 }
 
-// Returns the stream from `begin`, a segment's start, to `end`. Documents that begin before it are
-// left out: scored outputs could reach them only through older memories, and the part begins
-// without any.
+// Returns the stream from `begin`, a segment's start, to `end`. Documents that begin before `begin`
+// are left out: scored outputs could reach these documents only through older memories, and a part
+// begins with empty memories.
 static TokenSource part_of(const TokenSource& whole, std::int64_t begin, std::int64_t end) {
   TokenSource part;
   part.name = whole.name;
@@ -146,7 +146,7 @@ static TokenSource part_of(const TokenSource& whole, std::int64_t begin, std::in
   return part;
 }
 
-// Replaces each value by its sum over all processes, in each of them.
+// Replaces each value, in every process, by its sum over all processes.
 template <typename Number>
 static void add_up(machine::ProcessGroup& group, std::initializer_list<Number*> values) {
   std::vector<Number> own;
@@ -157,7 +157,7 @@ static void add_up(machine::ProcessGroup& group, std::initializer_list<Number*> 
   for (Number* value : values) *value = *sum++;
 }
 
-// Does the same as evaluate_alone() with a part of the stream in each process of options.group.
+// Evaluates a part of the stream in each process of options.group, and adds up the results.
 static Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSource& source,
                                   const EvaluationOptions& options) {
   machine::ProcessGroup& group = *options.group;
@@ -177,7 +177,7 @@ static Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSo
     alone.first_target = (column.score_from - column.read_from) * segment + 1;
     alone.progress = [&](std::int64_t targets) {
       group.check_for_stop();
-      // Only the first process shows its progress; the others have about as much to read.
+      // Only the first process shows progress, multiplied because the others read about as much.
       if (options.progress) {
         options.progress(std::min(targets * group.size(), source.tokens - 1));
       }
@@ -195,7 +195,7 @@ static Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSo
     }
     result.warm_up += (column.score_from - column.read_from) * segment;
   }
-  // The others would wait for the part of a process that a signal has stopped.
+  // All processes stop together: otherwise the others would wait for the sums of a stopped one.
   stopped = group.agree_on_stop(stopped);
   if (stopped != 0) throw Interrupted(stopped);
   add_up(group, {&result.targets, &result.known.targets, &result.warm_up});

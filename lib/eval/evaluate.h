@@ -15,7 +15,7 @@
 
 namespace ql::eval {
 
-// An evaluation of any kind of model has this result.
+// Holds the result of an evaluation, for any kind of model.
 struct LossSums {
   std::int64_t targets = 0;
   double nll = 0;      // sum of the losses in nats
@@ -29,16 +29,16 @@ struct LossSums {
   double standard_error() const;
 };
 
-// The sums are over all targets. A stream has one target less than tokens, because nothing precedes
-// the first token.
+// The sums are over all targets. A stream has one target fewer than tokens, because nothing
+// precedes its first token.
 struct Evaluation : LossSums {
   LossSums known;           // over the targets that are not <unk>
   std::int64_t batch = 0;   // columns read in parallel
-  std::int64_t stride = 0;  // targets that a window scores; 0: there are no windows
+  std::int64_t stride = 0;  // targets that a sliding window scores; 0: no sliding windows
   std::int64_t reset = 0;   // tokens after which memory is emptied; 0: never
   std::string
       reset_at;  // unit that is read independently of the others, such as "line"; empty: none
-  std::int64_t warm_up = 0;  // tokens read again, unscored, where columns begin; of all columns
+  std::int64_t warm_up = 0;  // tokens read but not scored before columns, summed over all columns
   double seconds = 0;
 
   using LossSums::add;
@@ -57,8 +57,7 @@ struct ScoredTargets {
   const std::int64_t* ids = nullptr;
   const double* losses = nullptr;  // in nats
   std::int64_t count = 0;          // of ids and losses
-  // These are the likeliest tokens at the place of every target, `top` for each target, the
-  // likeliest first.
+  // Holds the `top` likeliest tokens at the position of every target, the likeliest first.
   const LikelyToken* likeliest = nullptr;
   std::int64_t top = 0;
 };
@@ -69,76 +68,78 @@ using TargetProgress = std::function<void(std::int64_t targets_done)>;
 // There are two ways to compute the exact perplexity.
 //
 // Layer by layer: a chunk of the stream goes through the first layer, then through the second, and
-// so on, with its segments as a batch and memories carried from chunk to chunk. Every state is
-// computed once.
+// so on. The segments of a chunk form a batch, and memories are carried from chunk to chunk. Every
+// state is computed once.
 //
 // Step by step: the stream is cut into `batch` columns that are read in parallel
-// (eval/stream_columns.h). Each column first reads, and does not score, as many tokens before its
-// start as the network's exact context length reaches back, on segment boundaries of the stream.
+// (eval/stream_columns.h). Each column first reads tokens before its start without scoring them: as
+// many segments as the network's exact context length reaches back.
 //
 // Both give the losses of reading the complete stream with batch 1, except for the order of
 // floating-point sums.
 //
-// A network without memory forgets at the end of every segment. With a stride of N its segments are
-// sliding windows instead: each begins N tokens after the previous one and scores its newest N
-// targets, layer by layer, so that each of them has at least n_s - N tokens before it in its
-// window. (Al-Rfou et al. 2018 have N = 1.) The first window scores all its targets.
+// A network without memory sees nothing before its segment. With a stride of N its segments are
+// windows that slide, layer by layer: each window begins N tokens after the previous one and scores
+// its newest N targets. Each of these targets has at least n_s - N + 1 tokens before it in its
+// window. (Al-Rfou et al. 2018 use N = 1.) The first window scores all its targets.
 
-// The parts of a text.
+// Names the parts of a text that are scored.
 enum class Unit {
   kLine,         // ends with <eos>
   kDoubledLine,  // begins and ends with <eos>, as in the One Billion Word corpus; any other token
-                 // after the end of a line begins one too
+                 // after the end of a line also begins a line
   kDocument,
-  // A word with the blanks before it. Its sum has the word as text.
+  // A word with the whitespace before it. UnitSum::text of its sum is the word.
   kWord,
-  kToken,  // each alone, for a TokenSink
+  kToken,  // each token, for a TokenSink
   kWhole   // the complete stream
 };
 constexpr auto names_of(Unit) {
   return std::array{"line", "doubled-line", "document", "word", "token", "stream"};
 }
 
-// The token before an independent unit.
+// Chooses the token that is read before an independent unit.
 struct Begin {
   bool none = false;
-  std::optional<shard::TokenId> id = {};  // absent: the one that ends a line
+  std::optional<shard::TokenId> id = {};  // absent: the token that ends a line
 };
 
 struct EvaluationOptions {
-  std::int64_t batch = 0;  // 0: layer by layer; else step by step, at most this many columns
-  // Tokens that go through a layer at once; 0: chosen by the available memory.
+  std::int64_t batch = 0;  // 0: layer by layer; else step by step with at most this many columns
+  // Number of tokens that go through a layer at once; 0: the available memory decides.
   std::int64_t chunk = 0;
   std::int64_t stride = 0;  // targets that a window scores, see above; 0: all of its segment
-  // Tokens after which memory is emptied and a new segment begins, layer by layer: the loss of a
-  // target by its distance to the last reset shows the value of context. 0: never.
+  // Memory is emptied and a new segment begins after this many tokens, layer by layer; 0: never. So
+  // the mean loss at each distance from a reset shows the value of context.
   std::int64_t reset = 0;
   net::Lengths lengths;
-  // Every such unit is read independently of the others (eval/scorers.h), after the token `begin`,
-  // or after none; absent: the stream is read as one. Only score_units() reads them.
+  // Every unit of this kind is read independently of the others (eval/scorers.h), after the token
+  // `begin` or after none; absent: the stream is read as one. Only score_units() uses `alone` and
+  // `begin`.
   std::optional<Unit> alone = {};
   Begin begin = {};
   std::optional<shard::TokenId> unknown;  // the vocabulary's <unk>
   TargetSink sink;                        // if given, gets the scored targets
   TargetProgress progress;
-  // If given, gets the attention of the scored targets' queries in every layer while the stream is
-  // read layer by layer.
+  // If given, the map gets the attention of the queries that predict scored targets, in every
+  // layer, while the stream is read layer by layer.
   nn::AttentionMap* attention_map = nullptr;
   // While the stream is read layer by layer, the sink also gets this many of the likeliest tokens
   // at each target.
   std::int64_t top = 0;
   // Targets before this position are read but not scored.
   std::int64_t first_target = 0;
-  // The processes of a group share the work: each reads a part of the stream, as one of the columns
-  // above. All of them return the same evaluation. The sink gets only the part of its own process.
+  // The processes of a group share the work: each reads a part of the stream, with a warm-up as
+  // columns have it. All processes return the same sums. The sink gets only the targets of its own
+  // process.
   machine::ProcessGroup* group = nullptr;
 };
 
 // Returns true if a segment sees more than its own tokens.
 bool has_memory(const net::Geometry& geometry);
 
-// Throws ConfigError for a stride that is not from 1 to the segment, and for a network with memory,
-// for which nothing would slide; 0 stands for no stride.
+// Throws ConfigError for a stride outside 1 .. segment, and for a network with memory, because its
+// windows do not slide. 0 stands for no stride and is always accepted.
 void check_stride(const net::Geometry& geometry, std::int64_t stride);
 
 // Throws Error for a stream of fewer than two tokens and for ids outside the model's vocabulary,
@@ -146,7 +147,7 @@ void check_stride(const net::Geometry& geometry, std::int64_t stride);
 Evaluation evaluate(const nn::Model& model, const TokenSource& source,
                     const EvaluationOptions& options);
 
-// The way of evaluate() that goes step by step, with `options.batch` columns in parallel
+// Evaluates step by step for evaluate(), with `options.batch` columns in parallel
 // (eval/stream_columns.h).
 Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& source,
                             const EvaluationOptions& options);

@@ -11,12 +11,12 @@ namespace ql::eval {
 
 // This many logits exist at a time, which bounds the memory of the softmax.
 constexpr std::int64_t kLogitsPerBlock = std::int64_t{1} << 23;
-// This is the same limit for each thread of the CPU, if all logits of a row are needed.
+// This is the limit for each thread of the CPU, where all logits of a row are needed.
 constexpr std::int64_t kLogitsPerPiece = std::int64_t{1} << 20;
-// This is the largest number of rows in a piece of work on the CPU. For a loss, our own kernels
-// need no logits of all columns.
+// This is the largest number of rows in a piece of work on the CPU. Logits do not limit it for
+// losses, because our kernels never hold the logits of all columns.
 constexpr std::int64_t kRowsOfPiece = kernels::kFewSoftmaxRows;
-// This many likely tokens are held at a time.
+// At most this many likely tokens, or one block, are held at a time.
 constexpr std::int64_t kMostLikely = (std::int64_t{64} << 20) / sizeof(LikelyToken);
 
 static std::int64_t rows_of_block(const nn::Model& model) {
@@ -27,7 +27,7 @@ static std::int64_t rows_of_likely_piece(const nn::Model& model) {
   return std::clamp<std::int64_t>(kLogitsPerPiece / model.network().vocab_size, 1, kRowsOfPiece);
 }
 
-// Calls use(first, count) for blocks of rows; on the CPU for pieces, in several threads.
+// Calls use(first, count) for blocks of rows, or on the CPU for pieces of rows in several threads.
 static void for_blocks(const nn::Model& model, const at::Tensor& rows, std::int64_t rows_of_piece,
                        const std::function<void(std::int64_t first, std::int64_t count)>& use) {
   const std::int64_t all = rows.size(0);
@@ -49,7 +49,7 @@ at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
                            targets.narrow(0, first, count).unsqueeze(0).to(states.device()))
                    .flatten());
   };
-  // Up to this many rows would be one piece, thus one thread's.
+  // for_blocks() would use only one thread for this few rows.
   if (machine::uses_kernels(states) && states.size(0) <= kRowsOfPiece) {
     use(0, states.size(0));
   } else {

@@ -8,21 +8,21 @@ namespace ql::eval {
 
 static Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-// Returns true if the losses cover the text that was counted. They never include the first token of
-// a stream, nor that of each unit without a begin token. The share of one token is negligible, that
-// of many is not.
+// Returns true if the losses cover the counted text. The first token of a stream, and of each unit
+// that is read without a begin token, has no loss. One missing token is negligible; one missing
+// token per unit is not.
 static bool covers_text(const DataSet& data, const Evaluation& result) {
   return result.reset_at.empty() || data.source.tokens - result.targets <= 1;
 }
 
-// Returns the nll per unit of the original text; NaN, thus null in the row, if the text has no such
-// unit or is not known.
+// Returns the nll per unit (word, byte, ...) of the original text, or NaN, which is null in the
+// row, if the number of units is 0 or not known.
 static double per_unit(double nll, std::int64_t units) {
   return units > 0 ? nll / static_cast<double>(units) : std::nan("");
 }
 
-// Returns the context of the positions that are scored: the newest `stride` positions of a window,
-// or all of a segment.
+// Returns the context lengths of the scored positions: the newest `stride` positions of a window,
+// or all positions of a segment.
 static net::ContextLength scored_context(const EvaluatedModel& model, std::int64_t stride) {
   std::vector<std::int64_t> lengths =
       net::exact_lengths(net::make_geometry(*model.network, model.lengths));
@@ -49,7 +49,7 @@ static void add_subject(Json& row, const EvaluatedModel& model, const Evaluation
   row["context_max"] = of_network(exact.maximum);
 }
 
-// Without counts all of them are 0, and a figure per unit is null.
+// Without counts, the counts and all figures per unit are null.
 static void add_text_figures(Json& row, const std::optional<shard::TextCounts>& counts,
                              std::int64_t tokens, double nll) {
   const double ln2 = std::log(2.0);
@@ -66,9 +66,9 @@ static void add_text_figures(Json& row, const std::optional<shard::TextCounts>& 
   row["bits_per_character"] = finite(per_unit(nll, text.characters) / ln2);
 }
 
-// Adds the figures that leave out the targets that are <unk>. Only in a vocabulary of words is each
-// <unk> one word. known_bits_per_byte is divided by the bytes of all words, because the bytes of
-// unknown words were not counted separately.
+// Adds the figures for the targets that are not <unk>. Figures per word need a vocabulary of words,
+// where each <unk> is one word. For known_bits_per_byte the nll is divided by the bytes of all
+// words, because the bytes of unknown words were not counted separately.
 static void add_known_figures(Json& row, const DataSet& data, const Evaluation& result) {
   const bool has_unknown = data.vocabulary.unk.has_value();
   const LossSums known = has_unknown ? result.known : LossSums();

@@ -1,4 +1,4 @@
-// Makes one row of results: the figures, with every setting and count that they depend on.
+// Makes rows of results: the figures, with every setting and count that they depend on.
 #pragma once
 
 #include <optional>
@@ -20,19 +20,20 @@ struct EvaluatedModel {
   std::optional<net::Network> network;
   net::Lengths lengths;         // of this evaluation
   std::int64_t parameters = 0;  // parameters that were learned
-  // This is the precision of its matrix products; absent for a unigram model.
+  // This is the precision of the network's matrix products; absent for a unigram model.
   std::optional<machine::Precision> precision = {};
 };
 
-// Returns a flat object with the same keys in the same order for every row (qleval(1) explains
-// each). A figure that is not known, does not apply or is not finite is null.
+// Returns a flat object, with the same keys in the same order for every row (qleval(1) explains the
+// keys). A figure that is not known, does not apply or is not finite is null.
 Json report_row(const EvaluatedModel& model, const DataSet& data, const Evaluation& result);
 
-// Returns a row of a table of attention: where a head's attention goes (nn/measure.h).
+// Returns a row of the attention table: a head's attention at one distance (nn/measure.h).
 Json attention_row(const nn::AttentionMap::Distance& distance);
 
 // Returns the row of the target with index i: position, id, token (null if `texts` does not have
-// it), loss, and for each of the likeliest tokens id_1, token_1, log_probability_1 and so on.
+// the id), loss, and then id_1, token_1 and log_probability_1 of the likeliest token, id_2 of the
+// next, and so on.
 Json token_row(const ScoredTargets& targets, std::int64_t i, const TokenTexts& texts);
 
 // Returns the row of a line, document or word: unit (its number), word (only for words), targets,

@@ -1,5 +1,4 @@
-// Collects the chunks of a stream, or the segments of independent units, and scores those that are
-// full.
+// Collects the tokens of a stream, or of its independent units, and scores full chunks of them.
 
 #include "eval/scorers.h"
 
@@ -52,7 +51,7 @@ void StreamScorer::put(const std::int64_t* ids, std::int64_t count) {
   check_ids(name_, position_ - context_ + static_cast<std::int64_t>(waiting_.size()), ids, count,
             model_.model().network().vocab_size);
   waiting_.insert(waiting_.end(), ids, ids + count);
-  // Scoring a chunk needs one token more than the chunk: the target of its last token.
+  // Scoring a chunk needs one token more: the target of the chunk's last token.
   while (waiting_targets() >= next_targets()) score(next_targets());
 }
 
@@ -75,7 +74,7 @@ void StreamScorer::score(std::int64_t count) {
   std::iota(positions.begin(), positions.end(), position_ + 1);
 
   std::vector<std::int64_t> document_offsets;
-  std::vector<nn::Places> scored;  // the places in each window that are scored
+  std::vector<nn::Places> scored;  // the offsets in each window that are scored
   for (std::int64_t i = 0; i < windows; ++i) {
     if (model_.model().network().reset_memory_at_documents) {
       document_offsets.push_back(documents_.age(position_ - context_ + i * fresh));
@@ -133,7 +132,7 @@ void IndependentScorer::put_input(std::int64_t id) {
 void IndependentScorer::end_unit() {
   if (of_unit_ == 0) return;
   if ((of_unit_ - 1) % segment() == 0) {
-    // Nothing follows the last token, and it is the only one in its segment.
+    // The last token predicts nothing, so a segment with no other token is dropped.
     ages_.pop_back();
     inputs_.pop_back();
   }
@@ -143,7 +142,7 @@ void IndependentScorer::end_unit() {
 
 void IndependentScorer::put_waiting() {
   const auto inputs = static_cast<std::int64_t>(inputs_.size());
-  // The target of the newest input of an open unit has not come yet.
+  // The newest input of an open unit has no target yet, so it is not scored.
   score((of_unit_ > 0 ? inputs - 1 : inputs) / segment());
 }
 
@@ -164,7 +163,7 @@ void IndependentScorer::score(std::int64_t segments) {
   std::vector<std::int64_t> places, ids, positions;
   for (; !targets_.empty() && targets_.front().place < count; targets_.pop_front()) {
     const Target& target = targets_.front();
-    // Every input of a unit except its last has a target.
+    // Only the last input of a unit has no target, so scored offsets begin at 0.
     scored[static_cast<std::size_t>(target.place / segment())].end = target.place % segment() + 1;
     places.push_back(target.place);
     ids.push_back(target.id);

@@ -1,4 +1,4 @@
-// Implements the sizes of chunks and their memory, and the plan and the evaluation of columns.
+// Chooses the sizes of chunks, estimates memory, and plans and evaluates columns.
 
 #include "eval/stream_columns.h"
 
@@ -25,8 +25,8 @@ constexpr double kMostBytes = 128.0 * (1 << 20);
 constexpr double kShareOfAvailable = 1.0 / 8;
 constexpr double kDeviceBytes = 1024.0 * (1 << 20);
 
-// Rounds the memory that the system has available to a power of two, so that it is the same in the
-// next run: the shape of the products decides the last digits of the results.
+// Returns the system's available memory, rounded down to a power of two. So a second run usually
+// has the same shapes of matrix products, which decide the last digits of the results.
 double steadily_available_bytes() {
   const std::int64_t available = available_bytes();
   return available == 0 ? kMostBytes / kShareOfAvailable
@@ -46,8 +46,8 @@ struct LayerSize {
     d_inner = static_cast<double>(of_stage.d_inner);
   }
 
-  // Returns the elements that a segment of a chunk holds: states before and after the layer, and
-  // keys and values. An output has a separate window for every segment.
+  // Returns the number of elements that one segment of a chunk holds: states before and after the
+  // layer, and keys and values. An output with a memory has a separate window for every segment.
   double of_chunk(const net::Network& network, const net::Stage& stage) const {
     const auto segment = static_cast<double>(stage.segment);
     const auto keys = static_cast<double>(stage.segment_keys());
@@ -56,7 +56,7 @@ struct LayerSize {
       return (stage.memory > 0 ? memory + 2 * segment : segment) * d_model;
     }
     double keys_values = keys;
-    // The memory shares its states with the segment, except in these cases.
+    // In these cases the memory does not share its keys and values with a segment.
     if (stage.memory > 0 && (stage.keys_per_state > 1 || stage.new_states < stage.segment)) {
       keys_values += static_cast<double>(stage.new_states);
     }
@@ -66,24 +66,24 @@ struct LayerSize {
       states += static_cast<double>(stage.memory) + segment + compressed;
       keys_values += 2 * compressed;
     }
-    // The states of other documents are replaced in copies, so the memories have keys and values of
-    // their own.
+    // The states of other documents are replaced in copies of the memories, so the memories have
+    // keys and values of their own.
     if (network.reset_memory_at_documents) keys_values += memory;
     return states * d_model + 2 * keys_values * d_heads;
   }
 
-  // Returns the elements that a state holds inside the layer: normalized states, queries, sums,
-  // inner states and results.
+  // Returns the number of elements that one state needs inside the layer: normalized states,
+  // queries, sums, inner states and results.
   double of_state() const { return 4 * d_model + 2 * d_heads + d_inner; }
 
   double d_model = 0, d_heads = 0, d_inner = 0;
 };
 
-// Returns the number of groups that the columns are divided into. On the CPU a group is a piece of
-// work.
+// Returns the number of groups into which the columns are divided. On the CPU a group is a piece of
+// work (machine/threads.h).
 std::int64_t groups_of_columns(const net::Geometry& geometry, std::int64_t columns) {
-  // With fewer tokens in a group, a product's packing costs as much as its operations. With two
-  // columns, two groups give two threads work.
+  // With fewer tokens in a group, packing the operands of a matrix product costs as much as the
+  // product itself. Two columns still make two groups, so that two threads have work.
   constexpr std::int64_t kFewestTokens = 128, kFewestGroups = 2;
   return std::min(columns,
                   std::max(kFewestGroups, columns * geometry.lengths.segment / kFewestTokens));
@@ -98,8 +98,8 @@ double bytes_per_segment(const net::Network& network, const net::Geometry& geome
     const LayerSize layer(network, stage);
     const auto segment = static_cast<double>(stage.segment);
     const auto window = static_cast<double>(stage.window());
-    // Resetting at documents holds keys and values twice: as they are, and with those of other
-    // documents replaced.
+    // With a reset at documents, keys and values are held twice: as computed, and with the keys and
+    // values of other documents replaced.
     const double keys_values = (network.reset_memory_at_documents ? 4 : 2) * window * layer.d_heads;
     const double attention = keys_values + net::attention_cost(network, stage).held +
                              3 * static_cast<double>(stage.segment_keys()) * layer.d_heads;
@@ -107,7 +107,7 @@ double bytes_per_segment(const net::Network& network, const net::Geometry& geome
     numbers = std::max(numbers, std::max(attention, feed_forward) + window * layer.d_model +
                                     6 * segment * layer.d_model);
   }
-  // The up-sampled states of every scale are held until they are averaged.
+  // The up-sampled states of every scale are held until the scales are averaged.
   const auto scales = static_cast<double>(geometry.outputs.size());
   return 4 * (numbers + scales * static_cast<double>(geometry.lengths.segment) *
                             static_cast<double>(network.d_model));
@@ -133,8 +133,8 @@ std::int64_t chunk_bytes(const net::Network& network, const net::Geometry& geome
     numbers = std::max(numbers, layer.of_chunk(network, stage));
     of_pieces = std::max(of_pieces, layer.of_state());
   }
-  // The embedded tokens are held, and later the up-sampled states of every scale until they are
-  // averaged.
+  // The embedded tokens are held, and later the up-sampled states of every scale until the scales
+  // are averaged.
   const auto scales = static_cast<double>(geometry.outputs.size());
   numbers += scales * static_cast<double>(segment * network.d_model);
   const double states_of_pieces = std::min(static_cast<double>(threads) * kStatesOfPiece,
@@ -146,14 +146,14 @@ std::int64_t chunk_bytes(const net::Network& network, const net::Geometry& geome
 std::int64_t columns_bytes(const net::Network& network, const net::Geometry& geometry,
                            std::int64_t columns, int threads, std::int64_t cursor_bytes) {
   const std::int64_t groups = groups_of_columns(geometry, columns);
-  // The columns of the running groups have new memories in addition to the old ones.
+  // While a group runs, its columns hold new memories in addition to the old ones.
   const std::int64_t running =
       std::min<std::int64_t>(groups, threads) * ((columns + groups - 1) / groups);
   const auto tokens = static_cast<double>(geometry.lengths.segment * network.d_model);
   double windows = 0, layers = 0;
   for (const net::Stage& stage : geometry.stages) {
     const LayerSize layer(network, stage);
-    // A memory is a view of the window that it was in.
+    // A memory is a view that keeps its former window allocated.
     const auto states = static_cast<double>(stage.memory > 0 ? stage.memory + stage.segment : 0);
     const auto window = static_cast<double>(stage.window());
     windows += (states + static_cast<double>(2 * stage.compressed_memory)) * layer.d_model;
@@ -202,8 +202,8 @@ std::vector<Column> plan_columns(std::int64_t segments, std::int64_t warm_up, st
   if (segments < 1 || warm_up < 0 || batch < 1) {
     throw std::logic_error("plan_columns: a negative length, an empty stream or no column");
   }
-  // With B columns of equal length T the stream has T + (B - 1) (T - warm_up) segments. T exceeds
-  // warm_up, so every column except the first starts after its complete warm-up.
+  // With B columns of equal length T the stream has T + (B - 1) (T - warm_up) segments. If B > 1, T
+  // exceeds warm_up, so that every column except the first reads a complete warm-up.
   const std::int64_t length =
       segments <= warm_up ? segments : warm_up + divide_up(segments - warm_up, batch);
   std::vector<Column> columns{{0, 0, length}};
@@ -216,8 +216,8 @@ std::vector<Column> plan_columns(std::int64_t segments, std::int64_t warm_up, st
 
 namespace {
 
-// Holds consecutive targets of one column in one step, beginning with the first token of its
-// segment.
+// Holds the consecutive targets of one column in one step, beginning with the target of the
+// segment's first token.
 struct TokenRun {
   std::int64_t column = 0;
   std::int64_t position = 0;  // of the first target token in the stream
@@ -268,14 +268,14 @@ class Reader {
   const net::Network& network_;
 };
 
-// Columns [first, first + count), which go through the network together.
+// Holds columns [first, first + count), which go through the network together.
 struct ColumnGroup {
   std::int64_t first = 0, count = 0;
   nn::Memory memory;
-  at::Tensor states;  // [count, segment, d_model] of the step
+  at::Tensor states;  // [count, segment, d_model] of the current step
 };
 
-// Returns the groups, which are pieces of a step (machine/threads.h). A GPU has one.
+// Returns the groups, which are pieces of a step's work (machine/threads.h). A GPU has one group.
 std::vector<ColumnGroup> make_groups(const nn::ModelAtLengths& model, std::int64_t columns) {
   const bool pieces = machine::uses_kernels(model.model().parameters().front().tensor);
   const std::int64_t count = pieces ? groups_of_columns(model.geometry(), columns) : 1;
@@ -288,7 +288,7 @@ std::vector<ColumnGroup> make_groups(const nn::ModelAtLengths& model, std::int64
   return groups;
 }
 
-// Computes this step of the group's columns.
+// Computes the current step of the group's columns.
 void run_group(const nn::ModelAtLengths& model, const Reader& reader, ColumnGroup& group) {
   const std::int64_t segment = model.geometry().lengths.segment;
   nn::StepOptions options;
@@ -309,8 +309,8 @@ class Unscored {
     for (const TokenRun& run : reader.runs) {
       while (run.column >= group->first + group->count) ++group;
       runs_.push_back(run);
-      // Copies are needed: a view would keep the states of all columns, and the reader's ids
-      // change.
+      // These are copies, because a view would keep the states of all columns allocated, and the
+      // reader's ids change.
       states_.push_back(
           group->states.select(0, run.column - group->first).narrow(0, 0, run.count).clone());
       targets_.push_back(reader.ids.select(0, run.column).narrow(0, 1, run.count).clone());
@@ -320,12 +320,12 @@ class Unscored {
 
   bool enough() const { return rows_ >= kernels::kFewSoftmaxRows; }
 
-  // Computes the losses and hands them over in the order of steps.
+  // Computes the pending losses and adds them (add_losses()) in the order of steps.
   void score(const nn::Model& model, const EvaluationOptions& options, Evaluation& result) {
     if (rows_ == 0) return;
     const at::Tensor states = at::cat(states_), targets = at::cat(targets_);
-    // All threads share a block of up to this many rows (kernels/softmax.h), so the blocks are
-    // computed one after the other.
+    // All threads work together on a block of up to this many rows (kernels/softmax.h), so the
+    // blocks are computed one after the other.
     std::vector<at::Tensor> blocks;
     for (std::int64_t first = 0; first < rows_; first += kernels::kFewSoftmaxRows) {
       const std::int64_t count = std::min(kernels::kFewSoftmaxRows, rows_ - first);
@@ -345,7 +345,7 @@ class Unscored {
 
  private:
   std::vector<TokenRun> runs_;
-  std::vector<at::Tensor> states_, targets_;  // one a run: [count, d_model] and [count]
+  std::vector<at::Tensor> states_, targets_;  // one per run: [count, d_model] and [count]
   std::int64_t rows_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Divides a stream into chunks, which go through the layers one after the other, and into columns,
-// which are read in parallel.
+// Divides a stream into chunks, which are read one after the other, or into columns, which are read
+// in parallel.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,24 +14,24 @@ namespace ql::eval {
 
 // Chooses how much of a stream goes through the layers at once.
 
-// Returns the bytes of float32 that a segment needs in the layer that needs most.
+// Returns the bytes (in float32) that one segment needs in the layer that needs most.
 double bytes_per_segment(const net::Network& network, const net::Geometry& geometry);
 
 // Returns the default number of segments in a chunk: as many as fill 128 MiB, or an eighth of the
-// available memory if that is less; at least 1. Longer chunks are slower, because their tensors
-// leave the caches between two operations. On a GPU a chunk fills 1 GiB, because short chunks leave
-// it idle.
+// available memory (rounded down to a power of two) if that is less; at least 1. Longer chunks are
+// slower, because their tensors leave the caches between two operations. On a GPU a chunk fills 1
+// GiB, because short chunks leave the GPU idle.
 std::int64_t automatic_segments(const net::Network& network, const net::Geometry& geometry,
                                 const c10::Device& device);
 
-// Returns the bytes that such a chunk of a stream of `tokens` tokens holds at once on the CPU
-// (nn/step.cpp). They are fewer than the sum over its segments, because consecutive segments share
-// the keys and values of their memories.
+// Returns the bytes that a chunk of this default size, in a stream of `tokens` tokens, holds at
+// once on the CPU (nn/step.cpp). A chunk holds fewer bytes than its segments one by one, because
+// consecutive segments share the keys and values of their memories.
 std::int64_t chunk_bytes(const net::Network& network, const net::Geometry& geometry,
                          std::int64_t tokens, int threads);
 
 // Returns the bytes that `columns` columns hold on the CPU when they are read in parallel, step by
-// step (eval/stream_columns.cpp). Each of them keeps `cursor_bytes` of the data.
+// step (eval/stream_columns.cpp). Reading the data takes `cursor_bytes` more for each column.
 std::int64_t columns_bytes(const net::Network& network, const net::Geometry& geometry,
                            std::int64_t columns, int threads, std::int64_t cursor_bytes);
 
@@ -40,10 +40,8 @@ std::int64_t columns_that_fit(const net::Network& network, const net::Geometry& 
                               std::int64_t columns, int threads, std::int64_t cursor_bytes,
                               std::int64_t available);
 
-// Cuts a stream into columns that are read in parallel, and evaluates them.
-
 // Cuts a stream into columns that are read in parallel, so that every column sees exactly what a
-// single reader of the complete stream would see. This part has only whole numbers, no tensors.
+// single reader of the complete stream would see. This part needs only integers, not tensors.
 //
 // Everything is counted in segments of n_s tokens, aligned with the start of the stream: memories
 // are zero before segment 0 and are passed on at segment boundaries, so a column that begins
@@ -51,24 +49,25 @@ std::int64_t columns_that_fit(const net::Network& network, const net::Geometry& 
 
 // Reads segments [read_from, end) and scores [score_from, end). Either read_from is 0, where the
 // single reader also starts with zero memories, or the column reads at least `warm_up` segments
-// before it scores, after which nothing depends on the memories it started with.
+// before it scores, after which nothing depends on the memories that the column started with.
 struct Column {
   std::int64_t read_from = 0;
   std::int64_t score_from = 0;
   std::int64_t end = 0;
 };
 
-// Returns how many segments a column has to read before the first one that it scores: as far as any
-// output of a segment depends on tokens before it (net/context.h), in complete segments. It is
-// kWholeStream if the states that are kept depend on all earlier states
-// (Geometry::keeps_most_used): then only one column is exact.
+// Returns how many segments a column has to read before the first segment that it scores: as far
+// back as any output of a segment depends on earlier tokens (net/context.h), rounded up to complete
+// segments. Returns kWholeStream if the states that are kept depend on all earlier states
+// (Geometry::keeps_most_used), because then only a single column is exact.
 constexpr std::int64_t kWholeStream = INT64_MAX;
 std::int64_t warm_up_segments(const net::Geometry& geometry);
 
-// Shares `segments` (at least 1) among at most `batch` columns so that all read the same number of
-// segments (the last one may end earlier). The columns are in the order of the stream, and their
-// scored ranges cover every segment once. The first column needs no warm-up and scores more than
-// the others. There are fewer than `batch` columns if more would not shorten the reading.
+// Shares `segments` (at least 1) among at most `batch` columns so that all columns read the same
+// number of segments (the last column may read fewer). The columns are in the order of the stream,
+// and their scored ranges cover every segment once. The first column needs no warm-up and scores
+// that many segments more. There are fewer than `batch` columns if more would not shorten the
+// reading.
 std::vector<Column> plan_columns(std::int64_t segments, std::int64_t warm_up, std::int64_t batch);
 
 }  // namespace ql::eval

@@ -20,7 +20,7 @@ struct Checkpoint {
   std::string name;  // as given
   std::filesystem::path folder;
   net::ModelFile model;
-  std::vector<net::Lengths> lengths;  // to evaluate with
+  std::vector<net::Lengths> lengths;  // the lengths to evaluate with
 };
 
 std::vector<std::int64_t> or_default(const std::vector<std::int64_t>& list, std::int64_t value) {
@@ -72,8 +72,8 @@ std::size_t rows_of(const SweepOptions& options, const std::vector<Checkpoint>& 
   return subjects * options.data.size();
 }
 
-// Returns the result of run(options) for a row, with a progress display and the loss file. The
-// options lack only what depends on the model.
+// Returns the result of run(options) for one row; shows progress and writes the loss file. run()
+// itself adds the options that depend on the model.
 template <typename Run>
 Evaluation observe(const std::string& title, const DataSet& data, const SweepOptions& options,
                    const Run& run) {
@@ -96,8 +96,8 @@ Evaluation observe(const std::string& title, const DataSet& data, const SweepOpt
   return result;
 }
 
-// Returns run(map) and writes the map to the file of --attention. Without that option there is no
-// map.
+// Returns run(map) and writes the map to the file of --attention. Without that option the map is
+// null.
 template <typename Run>
 auto with_attention_map(const SweepOptions& options, const net::Network& network,
                         const net::Lengths& lengths, const Run& run) {
@@ -127,9 +127,8 @@ Evaluation evaluate_network(const nn::Model& model, const std::string& name,
   });
 }
 
-// Reports a row of every model on every data set, with the result of evaluate(model, data). If
-// there are several data sets, each model's sum follows as a row of a data set with the name
-// "(all)".
+// Calls row() for every model on every data set, with the result of evaluate(model, data). If there
+// are several data sets, a row for the sum follows for each model, with the data name "(all)".
 template <typename Evaluate>
 void report_all(const std::vector<EvaluatedModel>& models, const std::vector<DataSet>& data,
                 const std::function<void(const Json&)>& row, const Evaluate& evaluate) {
@@ -186,7 +185,8 @@ void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
              });
 }
 
-// Throws Error if processes of several hosts differ in anything that one evaluation depends on.
+// Throws Error if the processes differ in the version, --batch, the networks, the lengths or the
+// data.
 void require_same_job(const SweepOptions& options, const std::vector<Checkpoint>& checkpoints,
                       const std::vector<DataSet>& data) {
   std::vector<machine::Fact> facts = {{"the version", version()},
@@ -208,8 +208,8 @@ void require_same_job(const SweepOptions& options, const std::vector<Checkpoint>
   options.group->require_same(facts, kSameJob);
 }
 
-// Returns true if all results can be computed while a stream on standard input is read, once and in
-// order.
+// Returns true if the data is to be read once and in order: for independent units, and for a token
+// stream if that pass gives all results.
 bool needs_one_pass(const SweepOptions& options, std::size_t rows) {
   return options.alone ||
          (rows == 1 && options.checkpoints.size() == 1 &&

@@ -14,34 +14,36 @@
 
 namespace ql::eval {
 
-// The lengths, sink and progress of EvaluationOptions are those of each row.
+// For each row the sweep itself sets `lengths`, `unknown`, `sink`, `progress` and `attention_map`.
 struct SweepOptions : EvaluationOptions {
   std::vector<std::string>
-      checkpoints;  // folders with model.json and model.safetensors, or that model.json
+      checkpoints;  // folders with model.json and model.safetensors, or the path of that model.json
   std::optional<std::string> unigram;  // training data of the unigram baseline
-  std::vector<std::string> data;       // folders with a manifest; "-" once
-  // Lengths to combine; an empty list stands for the length each checkpoint was trained with.
+  std::vector<std::string> data;       // folders with a manifest, or token streams; "-" once
+  // Lengths to combine; an empty list stands for the length that each checkpoint was trained with.
   std::vector<std::int64_t> segments, memories, compressed_memories;
   c10::Device device = c10::DeviceType::CPU;
   machine::Precision precision = machine::Precision::kFloat32;
   std::optional<std::string> loss_file;       // LossFile's path; only for a sweep of one row
-  std::optional<std::string> attention_file;  // for attention_row()s; only for a sweep of one row
+  std::optional<std::string> attention_file;  // gets attention_row()s; only for a sweep of one row
 };
 
-// Calls `row` with each report_row() as soon as it is known. The checkpoints come in the order
-// given, then the unigram model. Within each come the data sets, and within those segment, memory
-// and compressed memory lengths, the last one changing fastest.
+// Calls `row` with each report_row() as soon as it is known. The rows of the checkpoints come in
+// the order given, then those of the unigram model. The rows of a model are ordered by data set,
+// then by segment, memory and compressed memory length, the last of them changing fastest. With
+// several data sets, the sums over all data sets follow.
 //
-// Everything that can be checked without evaluating is checked before the first evaluation: the
-// models' files, every combination of lengths, the data and their vocabularies. Throws UsageError
-// for a loss file with several rows, otherwise what evaluate(), open_data() and check_vocabulary()
-// throw.
+// Before the first evaluation this function checks every model.json, the existence of weights,
+// every combination of lengths, and the data with their vocabularies. Throws UsageError for a loss
+// or attention file with several rows, otherwise the errors of evaluate(), open_data() and
+// check_vocabulary().
 void run_sweep(const SweepOptions& options, const std::function<void(const Json& row)>& row);
 
 // Evaluates one checkpoint with one choice of lengths on one data set, unit by unit (eval/units.h).
-// The sink gets every sum as soon as it is known, or for Unit::kToken `token_sink` every token; the
-// result is report_row(). Throws UsageError unless there is exactly one row, and if options.top
-// exceeds the vocabulary, otherwise what score_units() throws.
+// The sink gets every sum as soon as it is known; for Unit::kToken, `token_sink` gets every token
+// instead. Returns the report_row() of the evaluation. Throws UsageError unless the options make
+// one row, of a checkpoint, and if options.top exceeds the vocabulary; otherwise the errors of
+// score_units().
 Json run_unit_study(const SweepOptions& options, Unit unit, const UnitSums::Sink& sink,
                     const TokenSink& token_sink = {});
 

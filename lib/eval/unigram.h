@@ -13,11 +13,11 @@ namespace ql::eval {
 std::vector<std::int64_t> count_tokens(const TokenSource& source, std::int64_t vocab_size,
                                        const TargetProgress& progress = {});
 
-// Scores each token by its frequency in the training data, whatever precedes it. Every language
-// model has to beat this baseline.
+// Scores each token by its frequency in the training data, whatever the preceding tokens are. Every
+// language model has to beat this baseline.
 
-// p(w) = (count(w) + 1) / (N + V) with N tokens and V ids. This is maximum likelihood with one
-// added to every count, so that tokens unseen in training have a probability.
+// p(w) = (count(w) + 1) / (N + V) with N tokens and V ids. This is the maximum-likelihood estimate
+// with one added to every count, so that tokens unseen in training have a probability.
 class Unigram {
  public:
   // Counts every token of `source`. Throws Error for ids outside the vocabulary.

@@ -62,8 +62,8 @@ class LineEnds {
 
   // Takes a token; returns true if it ends a line.
   bool after(std::int64_t id) {
-    // Any token opens a doubled line, not only <eos>. So a stream that begins inside a line has
-    // only this line wrong.
+    // Any token opens a doubled line, not only <eos>, so only the first line is wrong when a stream
+    // begins inside a line.
     const bool opens = doubled_ && !inside_;
     inside_ = opens || id != static_cast<std::int64_t>(line_end_);
     return !inside_;
@@ -71,13 +71,13 @@ class LineEnds {
 
  private:
   shard::TokenId line_end_;
-  bool doubled_;         // lines are doubled lines
-  bool inside_ = false;  // of a line
+  bool doubled_;         // a line begins and ends with <eos>
+  bool inside_ = false;  // the current line has not ended
 };
 
-// Finds the words in a stream of tokens. A token that begins with a blank begins a word, and one
-// that ends with a blank ends it; blanks alone belong to the word that follows them. <eos>, and in
-// a vocabulary of words every token, is a word of its own.
+// Finds the words in a stream of tokens. A token that begins with whitespace begins a word, and a
+// token that ends with whitespace ends a word. A token of whitespace alone belongs to the word that
+// follows it. <eos> is a word of its own, and so is every token of a vocabulary of words.
 class Words {
  public:
   Words(TokenTexts bytes, const shard::VocabularyInfo& vocabulary)
@@ -98,7 +98,7 @@ class Words {
   }
   bool open() const { return open_; }
   bool knows_nothing() const { return bytes_.empty(); }
-  // Returns the word without the blanks around it, and begins another.
+  // Returns the word without the whitespace around it, and begins a new word.
   std::string take() {
     const std::size_t begin = std::min(text_.find_first_not_of(kBlanks), text_.size());
     const std::size_t end = text_.find_last_not_of(kBlanks);
@@ -127,11 +127,12 @@ class Words {
   std::string text_;
 };
 
-// Makes one pass over a stream. Tokens go to a scorer, and their losses to the sums of units.
+// Reads a stream once. The tokens go to a scorer, and the losses of the tokens to the sums of
+// units.
 class UnitScoring : public shard::TokenSink {
  public:
-  // `vocabulary_text` returns the vocabulary's file, or "". It is called only for tokens, lines and
-  // independent units.
+  // `vocabulary_text` returns the content of the vocabulary file, or "". It is called only for
+  // tokens, words, lines and independent units.
   UnitScoring(const nn::Model& model, const DataSet& data,
               const std::function<std::string()>& vocabulary_text, const UnitOptions& options,
               const UnitSums::Sink& sink)
@@ -203,7 +204,7 @@ class UnitScoring : public shard::TokenSink {
     if (stream_) stream_->put(wide_.data(), static_cast<std::int64_t>(count));
   }
 
-  // Reports everything that is known. It is called before waiting for more input.
+  // Scores and reports what has arrived. The caller does this before waiting for more input.
   void catch_up() {
     if (unit_ != Unit::kWhole) scorer().put_waiting();
   }
@@ -243,8 +244,8 @@ class UnitScoring : public shard::TokenSink {
   std::optional<Words> words_;  // only for words
   nn::ModelAtLengths model_;
   std::optional<LineEnds> ends_, ends_alone_;  // only for lines
-  std::optional<StreamScorer> stream_;         // for one stream,
-  std::optional<IndependentScorer> alone_;     // or for independent units
+  std::optional<StreamScorer> stream_;         // for a stream that is read as one
+  std::optional<IndependentScorer> alone_;     // for independent units
   std::vector<std::int64_t> wide_;
   std::int64_t tokens_ = 0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
