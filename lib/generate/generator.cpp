@@ -18,24 +18,24 @@ namespace ql::generate {
 
 namespace {
 
-// A window reads again the tokens that it shares with the previous one, this many tokens of every
-// row at a time. The number does not depend on the rows: a sample has the same bits in a batch of
-// any size.
+// A new window reads again the tokens that it shares with the previous window, this many tokens of
+// every row at a time. The number does not depend on the number of rows, so a sample has the same
+// bits in a batch of any size.
 constexpr std::int64_t kReadAtOnce = 64;
 
-// Describes a prompt that was read. Everything that it refers to must outlive it.
+// Describes a prompt that was read. The objects that it refers to must outlive it.
 struct Prompt {
   std::int64_t number;                      // of this prompt, from 0
-  const nn::DecodeState& growing;           // one stream
+  const nn::DecodeState& growing;           // of one stream, after the prompt
   const at::Tensor& state;                  // [1, 1, d_model], of the last token
   const std::vector<std::int64_t>& window;  // tokens of the current window, if windows slide
   const RecentTokens& recent;
-  std::int64_t in_a_row;  // 1 if it ends with options.until, else 0
+  std::int64_t in_a_row;  // 1 if the prompt ends with options.until, else 0
 };
 
 class Samples {
  public:
-  // Makes the samples first .. first + count - 1. The arguments must outlive this object.
+  // Prepares samples first .. first + count - 1. The arguments must outlive this object.
   Samples(const nn::ModelAtLengths& model, const GenerationOptions& options, const Prompt& prompt,
           std::int64_t first, std::int64_t count)
       : model_(model),
@@ -52,7 +52,7 @@ class Samples {
     std::iota(rows_.begin(), rows_.end(), std::size_t{0});
   }
 
-  // Throws Interrupted.
+  // Decodes the samples. Throws Interrupted.
   void make(const Generator::Sink& sink, const Generator::Pause& pause) {
     const kernels::BatchInvariant apart;
     const auto count = static_cast<std::int64_t>(samples_.size());
@@ -73,12 +73,13 @@ class Samples {
     std::int64_t number;
     Sampler sampler;
     RecentTokens recent;
-    std::int64_t in_a_row;             // of options.until
+    std::int64_t in_a_row;             // newest tokens that are options.until
     std::vector<GeneratedToken> made;  // not yet passed on
     bool ends;
   };
 
-  // Takes the next token of every row, [rows, 1], and returns its state [rows, 1, d_model].
+  // Reads the next token of every row, [rows, 1], and returns the states of these tokens, [rows, 1,
+  // d_model].
   at::Tensor read(const at::Tensor& tokens) {
     const c10::Device device = model_.model().options().device();
     if (options_.stride == 0) return model_.forward_next(tokens.to(device), growing_);
@@ -105,7 +106,8 @@ class Samples {
     const auto on_cpu = [](const at::Tensor& all) {
       return all.to(at::kCPU, at::kFloat).contiguous();
     };
-    // Only a penalty depends on the sign of logits; without one, log probabilities will do.
+    // Only a penalty depends on the sign of logits; without a penalty, log probabilities give the
+    // same choice.
     const bool penalty = options_.rules.repetition_penalty != 1;
     const at::Tensor scores =
         penalty ? model_.model().logits(states) : model_.model().log_probabilities(states);
@@ -121,7 +123,7 @@ class Samples {
         tokens.data_ptr<std::int64_t>()[row] = sample.made.back().id;
       }
     };
-    // The rules go over a row several times.
+    // The sampling rules go through a row about this many times.
     constexpr double kPasses = 8;
     machine::for_parts(logits.size(0),
                        machine::microseconds_of(0, kPasses * static_cast<double>(logits.nbytes())),
@@ -142,7 +144,7 @@ class Samples {
     sample.ends = sample.in_a_row >= options_.until_times || position_ + 1 == options_.tokens;
   }
 
-  // Samples are passed on one after the other, so that each is a document.
+  // Passes samples on one after the other, so that each sample is a document.
   void pass_on(const Generator::Sink& sink) {
     for (; shown_ < samples_.size(); ++shown_) {
       for (const GeneratedToken& token : samples_[shown_].made) sink(token);
@@ -176,13 +178,13 @@ class Samples {
   at::Tensor window_;  // the tokens of the current window [rows, count], if windows slide
   std::vector<Sample> samples_;
   std::vector<std::size_t> rows_;  // the samples that continue, as rows of growing_
-  std::size_t shown_ = 0;          // the sample whose tokens are passed on as they come
+  std::size_t shown_ = 0;  // the sample whose tokens are passed on as soon as they are chosen
   std::int64_t position_ = 0;
 };
 
-// This many samples are decoded as a batch: they share the reading of the weights.
+// At most this many samples are decoded as a batch, which reads the weights once for all of them.
 constexpr std::int64_t kSideBySide = 64;
-// Their memories take at most this fraction (1 / 8) of the available memory.
+// A batch of several samples takes at most this fraction (1 / 8) of the available memory.
 constexpr std::int64_t kShareOfAvailable = 8;
 
 void check_tokens(const GenerationOptions& options, std::int64_t vocabulary) {
@@ -247,11 +249,11 @@ void Generator::put(const shard::TokenId* ids, std::size_t count) {
   position_ += static_cast<std::int64_t>(count);
   const std::int64_t beyond = static_cast<std::int64_t>(waiting_.size()) - segment();
   if (options_.stride > 0 && beyond > 0) {
-    // The windows before the last one leave no state for it, so they need not be computed.
+    // A window leaves no state for the next window, so only the last window needs to be computed.
     const std::int64_t windows = (beyond + options_.stride - 1) / options_.stride;
     waiting_.erase(waiting_.begin(), waiting_.begin() + windows * options_.stride);
   }
-  // The last token is kept back: its state is the result.
+  // The last token stays pending, because generate() needs its state.
   while (static_cast<std::int64_t>(waiting_.size()) > segments_ * segment()) {
     read_segments(segments_);
   }
@@ -277,7 +279,7 @@ at::Tensor Generator::read_rest(nn::DecodeState& prompt) {
   const std::int64_t begin = tokens_read();
   at::Tensor states;
   for (std::int64_t first = begin, last = 0; first < position_; first = last) {
-    // All rounds except the first begin where a document does.
+    // All rounds except the first begin where a document begins.
     if (first > begin) prompt.begin_document();
     documents_.age(first);
     last = std::min(documents_.next_start().value_or(position_), position_);

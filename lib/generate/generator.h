@@ -19,48 +19,49 @@ struct GenerationOptions {
   SamplingRules rules;
   std::uint64_t seed = 1;
   std::int64_t samples = 1;             // continuations of each prompt
-  std::int64_t tokens = 0;              // of each sample, at most
+  std::int64_t tokens = 0;              // maximum for each sample
   std::optional<shard::TokenId> until;  // the token that ends a sample
   std::int64_t until_times =
-      1;  // how often it has to come in a row, including tokens of the prompt
-  // In a network without memory a full window moves by this many tokens, and reads the others
-  // again, so that tokens have the context of an evaluation with the same stride. 0: it moves by
-  // its length, and its first token sees none of the earlier ones.
+      1;  // how often `until` has to come in a row, including tokens of the prompt
+  // In a network without memory a full window moves by this many tokens and reads its remaining
+  // tokens again, so that tokens have the context of an evaluation with the same stride. 0: the
+  // window moves by its length, and its first token sees no earlier token.
   std::int64_t stride = 0;
 };
 
-// Returns half a segment for a network without memory, so that every token sees at least the other
-// half, otherwise 0.
+// Returns half a segment for a network without memory, so that a token in a moved window sees at
+// least the other half. Returns 0 for a network with memory.
 std::int64_t usual_stride(const net::Geometry& geometry);
 
 struct GeneratedToken {
-  std::int64_t sample = 0;    // of this prompt, from 0
+  std::int64_t sample = 0;    // of the prompt, from 0
   std::int64_t position = 0;  // of the sample, from 0
   shard::TokenId id = 0;
-  double log_probability = 0;  // the network's, without the sampling rules
+  double log_probability = 0;  // of the network, before the sampling rules
 };
 
-// Takes prompts one after the other. No state of a prompt reaches the next one.
+// Takes prompts one after the other. No state of a prompt reaches the next prompt.
 class Generator {
  public:
-  // Takes the tokens of all samples in order: the first sample's as they come, then the second's.
+  // Takes the tokens of all samples in order: the first sample's as soon as they are chosen, then
+  // the second's, and so on.
   using Sink = std::function<void(const GeneratedToken&)>;
-  // A Pause is called when all known tokens have been passed on.
+  // A Pause is called after each step, when all tokens that are in order are passed on.
   using Pause = std::function<void()>;
 
   // `name` is the prompts' name in messages. The model must outlive this object. Throws UsageError
-  // for an `until` or a `without` outside the vocabulary, and if `without` excludes every token.
-  // Throws ConfigError for a stride that an evaluation refuses (eval/evaluate.h).
+  // for an `until` or a `without` outside the vocabulary, and if `without` excludes `until` or
+  // every token. Throws ConfigError for a stride that an evaluation refuses (eval/evaluate.h).
   Generator(const nn::ModelAtLengths& model, std::string name, const GenerationOptions& options);
 
-  // Call this if a document begins with the prompt's next token.
+  // Call this before put() if the prompt's next token begins a document.
   void begin_document();
-  // Takes the prompt's next tokens. They go layer by layer through the network, complete segments
-  // at a time. Throws Error for an id outside the vocabulary, and Interrupted if a signal requests
-  // a stop.
+  // Takes the prompt's next tokens. Complete segments of them go through the network layer by
+  // layer. Throws Error for an id outside the vocabulary, and Interrupted if a signal requests a
+  // stop.
   void put(const shard::TokenId* ids, std::size_t count);
   std::int64_t prompt_tokens() const { return position_; }
-  // Ends the prompt, which must not be empty, and makes its samples. Throws Interrupted.
+  // Ends the prompt, which must not be empty, and generates its samples. Throws Interrupted.
   void generate(const Sink& sink, const Pause& pause);
   const std::string& name() const { return name_; }
 
@@ -71,14 +72,14 @@ class Generator {
     return position_ - static_cast<std::int64_t>(waiting_.size());
   }
   void read_segments(std::int64_t count);
-  // Reads the pending tokens, and returns the last one's state [1, 1, d_model].
+  // Reads the pending tokens, and returns the state of the last token, [1, 1, d_model].
   at::Tensor read_rest(nn::DecodeState& prompt);
   void begin_prompt();
 
   const nn::ModelAtLengths& model_;
   std::string name_;
   GenerationOptions options_;
-  std::int64_t segments_;  // that go through a layer at once
+  std::int64_t segments_;  // number of segments that go through a layer at once
   std::int64_t prompt_ = 0;
 
   // These belong to the current prompt.

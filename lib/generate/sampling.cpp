@@ -1,4 +1,4 @@
-// Applies the sampling rules to the logits of one token, and draws.
+// Applies the sampling rules to the logits for the next token, and draws the token.
 
 #include "generate/sampling.h"
 
@@ -10,7 +10,7 @@
 namespace ql::generate {
 namespace {
 
-// Sets scores[i] = e^(factor (scores[i] - largest)), and 0 below e^-87.
+// Sets scores[i] = e^(factor (scores[i] - largest)), or 0 if that is below e^-87.
 template <typename Number>
 QL_VECTOR_BODY void weigh_body(Number* scores, std::int64_t count, Number largest, Number factor) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -64,7 +64,7 @@ shard::TokenId Sampler::choose(const float* logits, std::int64_t count, const Re
       left -= weights_[id_at(i)];
       if (left < 0) return static_cast<shard::TokenId>(id_at(i));
     }
-    // Rounding may leave a rest of the probability.
+    // Because of rounding, a rest of `left` may remain.
     return likeliest;
   };
   return filters ? draw(kept_.size(), [this](std::size_t i) { return kept_[i]; })
@@ -89,7 +89,7 @@ void Sampler::keep_likeliest() {
     std::size_t count = 0;
     std::size_t sorted = 0;
     do {
-      // A few tokens are usually enough, so they are sorted some at a time.
+      // A few tokens are usually enough, so only the next likeliest ones are sorted at a time.
       if (count == sorted) {
         sorted = std::min(kept_.size(), 2 * sorted + 64);
         std::partial_sort(kept_.begin() + static_cast<std::ptrdiff_t>(count),
@@ -104,7 +104,7 @@ void Sampler::keep_likeliest() {
     const auto unlikely = [this](shard::TokenId id) { return weights_[id] < rules_.min_p; };
     kept_.erase(std::remove_if(kept_.begin(), kept_.end(), unlikely), kept_.end());
   }
-  // The order so far depends on the standard library.
+  // This makes the order independent of the standard library.
   std::sort(kept_.begin(), kept_.end());
 }
 

@@ -12,24 +12,24 @@ namespace ql::generate {
 // The rules apply in this order. The defaults leave the network's probabilities as they are.
 struct SamplingRules {
   std::vector<shard::TokenId> without;  // never drawn
-  // The logit of a recent token is divided by this if it is positive, else multiplied: CTRL's
-  // penalty (Keskar et al., 2019) as other samplers apply it to logits of both signs.
+  // A positive logit of a recent token is divided by this number, a negative one multiplied: CTRL's
+  // penalty (Keskar et al., 2019) in the form for logits of both signs that other samplers use.
   double repetition_penalty = 1;
   std::int64_t repetition_window = 0;  // tokens that count as recent; 0: all
-  // Divides the logits. 0: always the likeliest token.
+  // Divides the logits. 0: the likeliest token is always chosen.
   double temperature = 1;
   std::int64_t top_k = 0;  // keeps the k likeliest tokens; 0: all
-  // Keeps the fewest tokens, the likeliest first, whose probabilities add up to this (Holtzman et
-  // al., 2020).
+  // Keeps the fewest of the likeliest tokens whose probabilities add up to at least this number
+  // (Holtzman et al., 2020).
   double top_p = 1;
-  // Keeps the tokens that have at least this fraction of the likeliest one's probability.
+  // Keeps the tokens that have at least this fraction of the likeliest token's probability.
   double min_p = 0;
 };
 
 // Remembers the newest tokens of a sample, including those of its prompt.
 class RecentTokens {
  public:
-  // Ids are below `vocabulary`. Keeps `window` tokens, or with 0 all.
+  // Ids must be below `vocabulary`. Keeps the newest `window` tokens; 0: all tokens.
   RecentTokens(std::int64_t vocabulary, std::int64_t window)
       : window_(static_cast<std::size_t>(window)), counts_(static_cast<std::size_t>(vocabulary)) {}
 
@@ -38,7 +38,7 @@ class RecentTokens {
 
  private:
   std::size_t window_;
-  std::vector<std::uint32_t> counts_;  // of every id; at most 1 without a window
+  std::vector<std::uint32_t> counts_;  // of every id; without a window at most 1
   std::deque<shard::TokenId> order_;   // empty without a window
 };
 
@@ -55,13 +55,13 @@ class Sampler {
   void keep_likeliest();
 
   SamplingRules rules_;
-  std::vector<float> weights_;  // of all tokens, the largest 1
+  std::vector<float> weights_;  // of all tokens; the largest is 1, unless temperature is 0
   std::vector<shard::TokenId> kept_;
 };
 
-// Returns a value in [0, 1) for the token at `position` of a sample. It is a function of the
-// arguments, so that a sample does not depend on others. The upper 32 bits of `sample` are the
-// number of its prompt (generate/generator.cpp).
+// Returns a value in [0, 1) for the token at `position` of a sample. The value depends on the
+// arguments only, so a sample does not depend on other samples. The upper 32 bits of `sample` are
+// the number of the prompt (generate/generator.cpp).
 double uniform_number(std::uint64_t seed, std::uint64_t sample, std::uint64_t position);
 
 }  // namespace ql::generate
