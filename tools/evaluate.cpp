@@ -1,5 +1,5 @@
-// Computes the perplexity of checkpoints on packed data or a token stream. This is the program that
-// qleval starts in its own place (tools/qleval.cpp).
+// Computes the perplexity of checkpoints on packed data or a token stream. qleval replaces itself
+// by this program (tools/qleval.cpp).
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ const std::vector<std::string> kFirstColumns{"checkpoint",      "data",         
                                              "standard_error",  "targets",      "tokens_per_second",
                                              "word_perplexity", "bits_per_byte"};
 
-// --reset is a number of tokens or a kind of unit, and --begin the token before such a unit.
+// Reads --reset, a number of tokens or a kind of unit, and --begin, the token before such a unit.
 static void read_reset(const ql::Options& options, ql::eval::SweepOptions& sweep) {
   if (options.has("reset")) {
     const std::string reset = options.text("reset");
@@ -66,7 +66,7 @@ static ql::eval::SweepOptions sweep_options(const ql::Options& options,
   sweep.checkpoints = options.texts("model");
   sweep.data = options.texts("data");
   for (const std::string& word : options.positional()) {
-    // A shell expands `-m runs/*/best` to one -m and many words.
+    // A shell expands `-m runs/*/best` to one -m and words that are checkpoints.
     const bool is_model = !sweep.checkpoints.empty() && ql::shard::is_checkpoint(word);
     (is_model ? sweep.checkpoints : sweep.data).push_back(word);
   }
@@ -74,7 +74,8 @@ static ql::eval::SweepOptions sweep_options(const ql::Options& options,
   sweep.segments = options.integers("segment");
   sweep.memories = options.integers("memory");
   sweep.compressed_memories = options.integers("compressed-memory");
-  // Step by step, several columns of the stream are read side by side; layer by layer there is one.
+  // With stepwise, several columns of the stream are read in parallel; layer by layer the stream is
+  // one column.
   sweep.batch = options.text("method") == "stepwise" ? options.integer("batch") : 0;
   sweep.chunk = options.integer("chunk");
   sweep.stride = options.has("stride") ? options.integer("stride") : 0;
@@ -102,7 +103,7 @@ static void check(const ql::eval::SweepOptions& sweep) {
                          "give a folder that qlbin packed, or - for a token stream");
   }
   for (const std::string& name : sweep.data) {
-    // Without -m, the only positional argument may be a checkpoint.
+    // Without -m, every word counts as data, but may be a checkpoint.
     if (sweep.checkpoints.empty() && ql::shard::is_checkpoint(name)) {
       throw ql::UsageError(name, "a checkpoint, where data is expected",
                            fmt::format("give it with -m: -m {}", name));
@@ -128,8 +129,8 @@ static void check_processes(const ql::Options& options, const ql::eval::SweepOpt
   }
 }
 
-// Prints one row for every line, document or token on standard output, and the table on standard
-// error if that is a terminal.
+// Prints one row for every line, document, word or token on standard output. Prints the summary on
+// standard error with --summary, or on a terminal without --quiet.
 static void score_units(const ql::Options& options, const ql::eval::SweepOptions& sweep) {
   ql::OutputStream out("-", /*binary=*/false);
   const bool json = options.text("format") == "json";
@@ -156,7 +157,7 @@ static void score_units(const ql::Options& options, const ql::eval::SweepOptions
                                 const ql::eval::TokenTexts& texts) {
     for (std::int64_t i = 0; i < targets.count; ++i) {
       write(ql::eval::token_row(targets, i, texts));
-      ql::check_for_stop();  // with --top the rows of a chunk take minutes
+      ql::check_for_stop();  // with --top, writing the rows of a chunk takes minutes
     }
     out.flush();
   };

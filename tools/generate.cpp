@@ -1,4 +1,5 @@
-// Continues prompts. This is the program that qlgen starts in its own place (tools/qlgen.cpp).
+// Continues prompts. qlgen replaces itself by this program, or with --text runs it
+// (tools/qlgen.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,11 +27,11 @@ namespace {
 
 using namespace ql;
 
-// Passes prompts to a generator, and its tokens to a stream with a document for every continuation,
-// and to the table of --log-probabilities, if the user asks for it.
+// Passes prompts to a generator. Writes the generated tokens to a stream, with a document for every
+// continuation, and to the table of --log-probabilities if that option is given.
 class Prompts : public shard::TokenSink {
  public:
-  // `line_end` takes the place of an empty prompt; it is absent if the vocabulary has none.
+  // `line_end` replaces an empty prompt; it is absent if the vocabulary has no line end.
   Prompts(const Options& options, std::optional<shard::TokenId> line_end,
           generate::Generator& generator, shard::TokenSink& stream,
           std::optional<OutputStream>& table_file)
@@ -96,10 +97,10 @@ class Prompts : public shard::TokenSink {
   std::optional<shard::TokenId> line_end_;
   generate::Generator& generator_;
   shard::TokenSink& stream_;
-  std::optional<OutputStream>& table_file_;  // of --log-probabilities, if the user asks for it
+  std::optional<OutputStream>& table_file_;  // of --log-probabilities, if given
   TableText table_{"", false};
   bool has_prompt_ = false;
-  std::optional<shard::TokenId> last_;  // may be the line end that is removed
+  std::optional<shard::TokenId> last_;  // held back, because it may be the line end that is removed
   std::int64_t prompt_ = 0;
 };
 
@@ -114,8 +115,8 @@ net::Lengths lengths_of(const Options& options, net::Lengths lengths) {
 
 // Finds tokens by their names on the command line.
 struct NamedTokens {
-  // Digits are an id, and anything else is a token as the vocabulary has it, in which a character
-  // may be written with the escapes of base/strings.h. Throws UsageError.
+  // Digits are an id. Anything else is a token as the vocabulary writes it; its characters may also
+  // be written with the escapes of base/strings.h. Throws UsageError.
   shard::TokenId find(const char* option, const std::string& named) {
     if (!named.empty() && named.find_first_not_of("0123456789") == std::string::npos) {
       const std::optional<std::int64_t> id = parse_integer(named);
@@ -131,7 +132,7 @@ struct NamedTokens {
                        "give a token's id");
     }
     const std::string unescaped_name = unescaped(named).value_or(named);
-    // A vocabulary of bytes names a byte by its number, and a vocabulary of pieces by the byte
+    // A vocabulary of bytes names a byte by its number; a vocabulary of pieces contains the byte
     // itself.
     const std::string byte = unescaped_name.size() == 1
                                  ? byte_token(static_cast<unsigned char>(unescaped_name[0]))
@@ -198,7 +199,8 @@ void generate_text(const Options& options) {
   shard::TokenStreamReader prompts(input);
   const shard::StreamHeader& header = prompts.header();
   eval::check_vocabulary(folder, description.vocabulary, {input.name(), header.vocabulary, {}, {}});
-  // The vocabulary of ids without a hash is unknown, but its size has to fit.
+  // Without a hash it is unknown which vocabulary the ids are from, but its size must be the
+  // model's.
   if (header.vocabulary.size != model.network().vocab_size) {
     throw Error(input.name(),
                 fmt::format("made with a vocabulary of {} entries, but {} has {}",
@@ -231,7 +233,7 @@ void generate_text(const Options& options) {
       {header.vocabulary, header.vocabulary_text, provenance(configuration_of(options))});
   Prompts sink(options, line_end, generator, *stream, table_file);
   const auto finish = [&] {
-    // The table is complete even when nobody reads the tokens any more.
+    // The table is closed first, so it is complete even if the reader of the tokens has gone.
     if (table_file) table_file->close();
     stream->finish(std::nullopt);
     out.close();
@@ -240,7 +242,7 @@ void generate_text(const Options& options) {
     copy_stream(prompts, sink, [](std::int64_t) {});
     sink.finish(std::nullopt);
   } catch (const Interrupted&) {
-    // The tokens until now are complete.
+    // The stream gets a proper end after the tokens so far.
     finish();
     throw;
   }

@@ -1,4 +1,4 @@
-// Implements the search for installed programs and presets, and the limit for spinning threads.
+// Finds installed programs and presets, and limits how long waiting threads spin.
 
 #include "installed.h"
 
@@ -14,9 +14,9 @@
 #include "base/process.h"
 #include "base/strings.h"
 
-// Threads that wait for each other spin for this long, and then release their cores. Serial work
-// between two parallel sections of a step is mostly shorter, and waking a thread takes 40
-// microseconds.
+// Threads that wait for each other spin for this long, and then release their cores. The limit
+// exceeds most serial work between two parallel sections of a step, so that threads seldom need to
+// be woken, which takes 40 microseconds.
 constexpr double kSpinMicroseconds = 800;
 
 static void spin(int times, const std::atomic<int>& changes) {
@@ -29,11 +29,11 @@ static void spin(int times, const std::atomic<int>& changes) {
   }
 }
 
-// GNU OpenMP counts its spins, and one takes 10 to 60 nanoseconds. Its default is to spin for
-// several milliseconds, which slows other programs down, and then also us: the system makes a
-// thread that has used up its time by spinning wait for its next turn.
+// Sets the number of spins of GNU OpenMP; one spin takes 10 to 60 nanoseconds. By default threads
+// spin for several milliseconds. That slows other programs down, and then also this one: after a
+// thread has used up its time slice by spinning, the system makes it wait for the next slice.
 static void bound_spinning() {
-  // A choice of the user is kept.
+  // The user's own setting takes precedence.
   if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   using Clock = std::chrono::steady_clock;
   constexpr int kSpins = 500;
@@ -50,10 +50,10 @@ static void bound_spinning() {
 
 std::filesystem::path libexec_program(const std::string& name) {
   bound_spinning();
-  // LibTorch of Debian 13 loads UCX, which takes SIGHUP for its debugger before main() can see that
-  // nohup ignores this signal. A choice of the user is kept.
+  // LibTorch of Debian 13 loads UCX, which installs its debugger as the handler of SIGHUP; main()
+  // then cannot see that nohup ignores this signal. The user's own setting takes precedence.
   ::setenv("UCX_DEBUG_SIGNO", "0", 0);
-  // QL_LIBEXEC is relative to the folder of the tools.
+  // QL_LIBEXEC is relative to the program's folder.
   std::filesystem::path path = (ql::program_folder() / QL_LIBEXEC / name).lexically_normal();
   if (std::filesystem::exists(path)) return path;
   throw ql::Error(path.string(), "is not there",

@@ -5,17 +5,17 @@
 #include <string>
 #include <vector>
 
-// Returns the path of a program in libexec, relative to the folder of the running program, so that
-// the installation can be moved. Sets an environment variable that limits how long waiting threads
-// of that program spin, unless the user has set it. Throws Error when the program does not exist.
+// Returns the path of a program in libexec, found from the folder of the running program, so that
+// the installation can be moved. Sets environment variables for that program, unless the user has
+// set them: one limits how long waiting threads spin, and one keeps UCX from handling SIGHUP.
+// Throws Error when the program does not exist.
 std::filesystem::path libexec_program(const std::string& name);
 
-// These find presets.
-
-// Returns `text` itself when it is a path or exists; otherwise the preset of that name, with or
-// without .json, in one of the folders of QL_PRESETS (separated by colons) or of the installation.
-// Throws Error that lists the names of presets.
+// Returns `text` itself when it contains a slash or exists as a file; otherwise the preset with
+// this name, with or without .json, in one of the folders of QL_PRESETS (separated by colons) or of
+// the installation. When there is none, throws Error that suggests a similar name or lists the
+// folders.
 std::filesystem::path preset_file(const std::string& text);
 
-// Returns the names of the presets in these folders.
+// Returns the names of all presets in the same folders, sorted.
 std::vector<std::string> preset_names();

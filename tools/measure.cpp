@@ -1,5 +1,6 @@
-// qlctx-measure: qlctx starts it for --method measured, so that LibTorch stays out of qlctx. Prints
-// one JSON object. It is installed in libexec, where users do not see it.
+// qlctx-measure prints measured context lengths as one JSON object. qlctx starts this program for
+// --method measured, so that qlctx itself needs no LibTorch. It is installed in libexec, where
+// users do not see it.
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,8 +49,8 @@ static void measure(const ql::Options& options) {
   if (values.size() % 3 != 0) {
     throw ql::UsageError("--lengths", "expected three numbers in every use");
   }
-  // One thread is used: in backward passes of small products threads would wait longer than they
-  // work.
+  // One thread is enough: in the backward passes of small matrix products, more threads would wait
+  // longer than they work.
   ql::machine::set_up_threads(1);
   const ql::nn::Model model = read_model(options);
   // Only derivatives with respect to tokens are needed.

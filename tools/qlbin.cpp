@@ -22,7 +22,7 @@ using namespace ql;
 using namespace ql::interop;
 using namespace ql::shard;
 
-// Takes sizes and level from the options, where they are given.
+// Returns the options for packing; sizes and level keep their defaults if not given.
 PackOptions pack_options(const Options& options) {
   PackOptions pack;
   if (options.has("shard-tokens")) pack.shard_tokens = options.integer("shard-tokens");
@@ -33,16 +33,16 @@ PackOptions pack_options(const Options& options) {
   return pack;
 }
 
-// Holds the vocabulary of ids that come without one: the file of --vocab, or only its size and
-// <eos>.
+// Holds the vocabulary for ids whose input has none: the file of --vocab, or only the size and the
+// <eos> of the vocabulary.
 struct GivenVocabulary {
   std::string text;
   std::optional<text::Vocabulary> vocabulary;
   VocabularyInfo info;
 };
 
-// Takes --vocab, or else --vocab-size and --eos. `input` names the input that needs them. Throws
-// UsageError when the eos is not below the size.
+// Reads --vocab, or --vocab-size and --eos. `input` names the input that needs these options.
+// Throws UsageError when both or none are given, or when the eos is not below the size.
 GivenVocabulary given_vocabulary(const Options& options, const std::string& input) {
   GivenVocabulary given;
   if (options.has("vocab")) {
@@ -73,8 +73,8 @@ TokensDone shown_by(Progress& progress) {
   return [&progress](std::int64_t tokens) { progress.update(tokens); };
 }
 
-// Packs the ids that read(sink, done) sends, which come without counts of their text. With a
-// vocabulary the text is counted.
+// Packs the ids that read(sink, done) sends. The input has no counts of the ids' text, so with a
+// vocabulary the text is counted here.
 void pack_ids(const Options& options, const GivenVocabulary& given, const char* title,
               std::int64_t total,
               const std::function<void(TokenSink& sink, const TokensDone& done)>& read) {
@@ -120,7 +120,7 @@ void pack_plain_ids(const Options& options, InputFile& input) {
 }
 
 void pack(const Options& options) {
-  // The format is checked now, before a slow producer has finished its first block.
+  // The options are checked now, without waiting for the first block of a slow producer.
   const std::string format = options.text("input");
   if (options.flag("raw") && format != "u16" && format != "u32") {
     throw UsageError("", "--raw goes with --input u16 or u32 only", "leave it out");
@@ -202,7 +202,7 @@ void cat(const Options& options) {
   OutputStream out(options.text("output-file"), format != "ids");
   MultiReader data(options.positional());
   const TokenRange range = chosen_range(options, data);
-  // The counts are of the complete text; those of a part are unknown.
+  // The data has counts of its complete text only, so the counts of a part are unknown.
   const bool everything = range.begin == 0 && range.end == data.tokens();
   const std::optional<TextCounts> counts = everything ? data.counts() : std::nullopt;
   const auto sink = make_token_writer(
@@ -214,7 +214,8 @@ void cat(const Options& options) {
   out.close();
 }
 
-// Returns the vocabulary of the parts, with the text from --vocab if none of the parts has it.
+// Returns the header of the merged data, with the vocabulary's text from --vocab if no part has
+// that text.
 StreamHeader merged_header(const Options& options, const Json& configuration,
                            const MultiReader& data) {
   StreamHeader header = data.header(configuration);
@@ -235,7 +236,7 @@ StreamHeader merged_header(const Options& options, const Json& configuration,
 }
 
 void merge_anew(const Options& options, const Json& configuration, MultiReader& data) {
-  // These calls refuse data that cannot be joined, before anything is made.
+  // These calls throw for data that cannot be merged, before anything is written.
   const std::optional<TextCounts> counts = data.counts();
   const Json unknown_keys = data.unknown_keys();
   PackWriter writer(options.text("output"), merged_header(options, configuration, data),
@@ -298,7 +299,7 @@ void import_files(const Options& options) {
   const ImportRules rules = import_rules(options, given.info);
   check_pack_target(options.text("output"), options.flag("force"));
   const std::vector<std::string>& files = options.positional();
-  // All headers and sizes are checked before the first token is packed.
+  // count_tokens() checks all headers and sizes before the first token is packed.
   pack_ids(
       options, given, "import", count_tokens(files, rules),
       [&](TokenSink& sink, const TokensDone& done) { import_tokens(files, rules, sink, done); });

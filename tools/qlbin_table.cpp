@@ -52,8 +52,8 @@ static std::vector<Option> writing_options() {
           "The files are the same for every N, except for the command line that they name.")};
 }
 
-// Returns the same options without defaults: each of them makes merge pack again, with the defaults
-// of pack.
+// Returns the options for merge. Sizes and level have no defaults here, because giving any of these
+// options makes merge pack the tokens anew.
 static std::vector<Option> merging_options() {
   std::vector<Option> options = writing_options();
   for (Option& option : options) {
@@ -68,7 +68,8 @@ static std::vector<Option> merging_options() {
   return options;
 }
 
-// pack and import have these options in common. `input` names input that has no vocabulary.
+// pack and import have these options in common. `input` names, for --help, the input that has no
+// vocabulary.
 static std::vector<Option> vocabulary_options(const std::string& input, const char* eos_help) {
   return {
       make_option(

@@ -1,4 +1,4 @@
-// qlctx prints context lengths and costs of a network, from its geometry.
+// qlctx prints context lengths and costs of networks, and draws the dependencies of a network.
 #include <fmt/format.h>
 
 #include "base/error.h"
@@ -6,7 +6,7 @@
 #include "qlctx_report.h"
 #include "tables.h"
 
-// Returns the 0-based position of --position for a drawing.
+// Returns the position to draw, counted from 0; by default the last one.
 static std::int64_t drawn_position(const ql::Options& options, const ql::ctx::Request& request) {
   if (request.lengths.size() != 1) {
     throw ql::UsageError(

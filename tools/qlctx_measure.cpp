@@ -1,4 +1,4 @@
-// Implements the call of qlctx-measure, and the check of its answer.
+// Runs qlctx-measure, and checks its answer.
 
 #include <csignal>
 #include <cstring>
@@ -12,8 +12,8 @@ namespace ql::ctx {
 
 constexpr const char* kProgram = "qlctx-measure";
 
-// Returns a network that can run: a preset without a vocabulary gets a small one. The weights are
-// random, so the words and their probabilities do not affect the dependencies.
+// Returns a network that can run: a network without a vocabulary size gets a small one. The
+// dependencies do not depend on this size, because tokens and weights are random.
 static net::Network runnable(net::Network network) {
   network.cutoffs_from_data = false;
   if (network.vocab_size == 0) {

@@ -1,4 +1,4 @@
-// Implements the reading of networks and lengths from options, and the rows of lengths and plans.
+// Reads networks and lengths from options, and makes the rows of lengths and plans.
 
 #include "qlctx_report.h"
 
@@ -15,7 +15,7 @@ namespace ql::ctx {
 
 namespace {
 
-// Parameters and operations can only be counted with these options.
+// Parameters and operations can be counted only if all of these options are given.
 const std::vector<std::string> kNeededSizes{"d-model", "n-head", "d-head", "d-inner"};
 
 std::vector<std::int64_t> scales_from_options(const Options& options,
@@ -60,8 +60,8 @@ bool read_sizes(const Options& options, net::Network& network) {
   return true;
 }
 
-// Throws UsageError when one of these options or of size_options() was given, because --`source`
-// names a file with the same information.
+// Throws UsageError when an option of `names` or size_options() was given, because --`source` names
+// a file with the same information. --vocab-size is allowed with --preset.
 void refuse_beside_file(const Options& options, const std::string& source,
                         const std::vector<std::string>& names) {
   std::vector<std::string> surplus = names;
@@ -98,7 +98,7 @@ Request request_from_arch(const Options& options) {
   return request;
 }
 
-// A preset leaves the vocabulary to the data, or to --vocab-size.
+// Returns the network of --preset. Its vocabulary size may come from --vocab-size.
 net::Network network_of_preset(const Options& options) {
   net::Network network = net::read_preset(preset_file(options.text("preset")), {}, {}).network;
   if (options.given("vocab-size")) {
@@ -197,7 +197,7 @@ Request make_request(const Options& options) {
 
 // Implements the rows of qlctx and of qlctx plan, and prints them as TSV or JSON.
 
-// Returns a row as JSON. The TSV is printed from it, so the two cannot differ.
+// Returns a row as JSON. The TSV is made from the same object, so the two formats cannot differ.
 static Json row_to_json(const Row& row) {
   const net::Network& network = row.network;
   const auto if_counted = [&](const auto& count) { return row.has_sizes ? Json(count) : Json(); };
@@ -225,7 +225,7 @@ static Json row_to_json(const Row& row) {
   return json;
 }
 
-// Describes a scale, or the output block after the last one.
+// Describes a scale, or the output block, whose index follows the last scale.
 static Json scale_to_json(const Row& row, std::size_t scale, std::int64_t layers) {
   const net::Stage& stage = row.geometry.last_input(scale);
   return {{"layers", layers},
@@ -258,9 +258,9 @@ static std::string render_json(const std::vector<Row>& rows) {
   return dump_json(list);
 }
 
-// Returns the names of the methods that agree. The estimate is compared by its minimum, because its
-// maximum counts one token more by convention; the others are compared at every position of a
-// segment.
+// Returns the names of the methods that agree. The paper's estimate is compared by its minimum,
+// because its maximum counts one token more by convention. The exact and measured lengths are
+// compared at every position of a segment.
 static std::string agreement(const std::optional<net::ContextLength>& paper,
                              const net::ContextLength& exact, const net::ContextLength& measured,
                              bool same_positions) {
@@ -334,7 +334,7 @@ std::string render(const std::vector<Row>& rows, const Options& options) {
 
 namespace {
 
-// The search goes through families: for every architecture the networks that are possible.
+// Holds the candidate networks of one architecture. The search goes through all families.
 struct Family {
   std::string name;
   std::vector<net::Network> networks;
@@ -352,7 +352,7 @@ net::Network paper_sizes() {
   return network;
 }
 
-// A trained network is not changed: only its lengths are searched.
+// A trained network is not changed: the search varies only its lengths.
 Search search_of_model(const Options& options) {
   refuse_beside_file(options, "model", {"preset", "arch", "layers", "rate"});
   const net::Network network = net::read_model_file(options.text("model")).network;

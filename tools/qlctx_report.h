@@ -1,5 +1,5 @@
-// Reads what a qlctx command line asks about, and makes what qlctx prints: a row for every
-// combination of lengths, and for every plan.
+// Reads the request of a qlctx command line, and makes what qlctx prints: a row for every
+// combination of lengths or for every plan, or a drawing.
 #pragma once
 
 #include <string>
@@ -14,8 +14,7 @@
 
 namespace ql::ctx {
 
-// A request of qlctx is the network and the lengths on its command line.
-
+// Holds the network and the lengths that the command line of qlctx asks about.
 struct Request {
   net::Network network;
   std::string checkpoint;             // the folder of --model with the weights, or empty
@@ -23,23 +22,23 @@ struct Request {
   std::vector<net::Lengths> lengths;  // all combinations; the segment varies slowest
 };
 
-// These are the names that --arch accepts, in the order in which networks are tried.
+// These are the names that --arch accepts, in the order in which qlctx plan tries them.
 inline const std::vector<std::string> kArchitectures{"ql", "xl", "compressive", "multiscale",
                                                      "vanilla"};
 
-// Returns the part of the option table that describes the network and the lengths, and the part of
-// it that has the sizes.
+// Returns the options that describe the network and the lengths, with size_options() at the end.
 std::vector<Option> request_options();
+// Returns the options for the sizes of a network, such as --d-model.
 std::vector<Option> size_options();
 
 // Throws UsageError for options that contradict each other, ConfigError for a network that cannot
 // be built, FormatError for a damaged checkpoint or preset. Does not check the lengths.
 Request make_request(const Options& options);
 
-// Returns, for each lengths of the request, the context length at each position of a segment, as
-// nn/measure.h finds them in the checkpoint's weights or in random ones. Runs qlctx-measure, which
-// must be installed, or in the same folder as qlctx. Its messages go to standard error. Throws
-// Error when it is missing or fails, Interrupted when it was stopped.
+// Returns, for each combination of lengths, the context length at each position of a segment,
+// measured (nn/measure.h) with the checkpoint's weights or with random weights. Runs qlctx-measure,
+// which must be in libexec (installed.h) and writes its messages to standard error. Throws Error
+// when that program is missing or fails, Interrupted when it was stopped.
 std::vector<std::vector<std::int64_t>> measure(const Request& request);
 
 // Makes the output of qlctx: a row for every combination of lengths, or for every plan of qlctx
@@ -52,31 +51,31 @@ struct Row {
   net::ContextLength context;
   std::string method;
   net::Cost cost;
-  Json more = Json::object();  // further columns of a method or a command
+  Json more = Json::object();  // further columns, which depend on the method or the command
 };
 
 // `method` is "paper", "exact" or "measured". Throws ConfigError for the first combination that
-// cannot be built, UsageError for "measured" and a network without sizes, and the errors of
-// measure().
+// cannot be built, UsageError for "measured" without sizes of the network and for "paper" where its
+// formula does not hold, and the errors of measure().
 std::vector<Row> make_rows(const Request& request, const std::string& method);
 
-// Returns "tsv": a header line and one line per row, tab-separated, with "-" for unknown and
-// inapplicable values; or "json": a list with one object per row, whose keys are the TSV's columns
-// and "geometry".
+// Returns the rows in the format that --format names. "tsv" is a header line and one tab-separated
+// line per row, with "-" for unknown and inapplicable values. "json" is a list with one object per
+// row; its keys are the TSV's columns and "geometry".
 std::string render(const std::vector<Row>& rows, const Options& options);
 
-// Returns a standalone SVG 1.1 file of the states at every place, in the segment and in memories,
-// and the cone of the states that one output state depends on. Tokens run from left to right, every
-// row is a place of the network, and a state is as wide as the tokens it stands for. `position` is
-// 0 to n_s - 1. Every state of a segment is one element of class "segment", of a memory "memory",
-// of a compressed memory "compressed"; those of the cone also have the class "in". Throws Error for
-// a network that is too large for a drawing.
+// Returns a standalone SVG 1.1 file of the states of every stage, in the segment and in memories,
+// and of the cone: the states that one output state depends on. Tokens run from left to right,
+// every row is a stage (net/geometry.h), and a state is as wide as the tokens that it stands for.
+// `position` is 0 to n_s - 1, the position of the output state. Every state of a segment or memory
+// is one element, of class "segment", "memory" or "compressed" (compressed memory); states of the
+// cone also have the class "in". Throws Error for a network that is too large for a drawing.
 std::string draw_svg(const Row& row, std::int64_t position);
 
 // qlctx plan finds the geometries that reach a given context, the cheapest first.
 
-// Returns the plans as text. Throws the errors of make_request(), and Error when no geometry
-// reaches the context.
+// Returns the plans in the format that --format names. Throws the errors of make_request(), and
+// Error when no geometry reaches the context.
 std::string plan(const Options& options);
 
 }  // namespace ql::ctx

@@ -1,4 +1,4 @@
-// Draws a network in time, after the paper's figure 5: places the states, and writes SVG.
+// Draws the states of a network over time as SVG, in the manner of the paper's figure 5.
 
 #include <fmt/ranges.h>
 
@@ -6,7 +6,7 @@
 
 namespace ql::ctx {
 
-// A drawing of more tokens or states would be too dense to show anything.
+// A drawing with more tokens, or more rows of states, would be too dense to show anything.
 constexpr std::int64_t kMostTokens = 1024;
 constexpr std::size_t kMostRows = 64;
 
@@ -19,7 +19,8 @@ constexpr double kPast = 7;  // height of a state that is in no memory
 constexpr double kSmallestWidth = 780;
 constexpr double kLane = 9;  // distance of the lines that lead to the average
 
-// The shapes distinguish the kinds in black and white, too: rectangle, pill, hexagon.
+// Shapes distinguish the kinds of states without colors: rectangle (segment), pill (memory),
+// hexagon (compressed).
 constexpr const char* kStyle = R"(
   text { font-family: sans-serif; font-size: 12px; fill: #222; }
   .small { font-size: 10px; fill: #555; }
@@ -136,7 +137,7 @@ class Drawing {
     }
   }
 
-  // Calls visit(first token) for every state of the stage that is in the cone.
+  // Calls visit() with the first token of every state of the stage that is in the cone.
   template <typename Visit>
   void each_in_cone(std::size_t stage, const Visit& visit) const {
     for (std::size_t k = 0; k < cone_[stage].size(); ++k) {
@@ -160,7 +161,7 @@ class Drawing {
     return net::first_token(stages_[stage], net::origin_of(stages_[stage], index));
   }
 
-  // Returns true when the output depends on that state.
+  // Returns true when the drawn output depends on this state.
   bool in_cone(std::size_t stage, std::int64_t index) const {
     const net::Origin origin = net::origin_of(stages_[stage], index);
     const auto step = static_cast<std::size_t>(origin.steps_back);
@@ -241,7 +242,7 @@ class Drawing {
     return stage + 1 == stages_.size() ? "output: " + words : words;
   }
 
-  // Draws the current segment's tokens, and where earlier steps began.
+  // Marks the current segment's tokens, and the places where earlier steps began.
   void draw_steps() {
     const double top = kTop - 26, bottom = heights_.front() + kState + 10;
     line(R"(<rect class="now" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>)", x(0), top,
@@ -262,7 +263,7 @@ class Drawing {
         x(high.begin), top, x(high.end), top, x(low.end), bottom, x(low.begin), bottom);
   }
 
-  // Lanes lead from the output of every scale to the average, at the right.
+  // Draws the lanes that lead, at the right, from the output of every scale to the average.
   void draw_lanes() {
     const net::Geometry& geometry = row_.geometry;
     if (!geometry.accumulates()) return;
@@ -276,8 +277,8 @@ class Drawing {
     line(R"(<path d="M{0:.1f} {1:.1f}l7 -4v8z" fill="#444"/>)", x(segment_) + 2, end);
   }
 
-  // Draws dependencies on states that are in no memory any more but went into the states above
-  // them.
+  // Draws the states of the cone that no memory holds any longer; states of the rows above depend
+  // on them.
   void draw_past(std::size_t stage) {
     std::vector<std::int64_t> tokens;
     each_in_cone(stage, [&](std::int64_t first) {
@@ -325,7 +326,7 @@ class Drawing {
     }
   }
 
-  // Draws a pointer for states that are too narrow to show their frame.
+  // Draws a pointer to the chosen state, which may be too narrow to show its frame.
   void draw_pointer() {
     line(R"(<path d="M{:.1f} {:.1f}l-5 -7h10z" fill="#000"/>)", x(position_) + token_ / 2,
          heights_.back() - 3);
@@ -343,7 +344,7 @@ class Drawing {
     line("/>");
   }
 
-  // Draws a label for every scale, at its right, that says what its states are.
+  // Draws a label at the right of every scale that describes the states of the scale.
   void draw_scale_labels() {
     const std::size_t scales = row_.geometry.outputs.size();
     const double left = x(segment_) + 20 + kLane * static_cast<double>(scales);
@@ -363,7 +364,7 @@ class Drawing {
     }
   }
 
-  // Draws the tokens, and the context length that the drawing shows.
+  // Draws the axis of the tokens, and the context length of the chosen position.
   void draw_axis() {
     const double y = heights_.front() + kState + 16;
     const std::int64_t oldest = position_ - reach_;
@@ -376,7 +377,7 @@ class Drawing {
       text(middle(position_ - back), y + 16, "small", minus(back), "middle");
     }
     const double arrow = y + 32;
-    // The axis is interrupted at the labels of the ticks.
+    // The dashed lines leave a gap for the labels of the ticks.
     for (const std::int64_t token : {oldest, position_}) {
       line(R"(<path class="dashed" d="M{0:.1f} {1:.1f}V{2:.1f}M{0:.1f} {3:.1f}V{4:.1f}"/>)",
            middle(token), heights_.front() + kState + 2, y, y + 20, arrow + 6);

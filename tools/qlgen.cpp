@@ -1,6 +1,6 @@
 // qlgen handles what needs no tensor, as qleval does, and then replaces itself by the program of
-// the same name in libexec. With --text it stays, encodes the prompt for that program and decodes
-// its tokens.
+// the same name in libexec. With --text qlgen keeps running: it encodes the prompt, runs that
+// program, and decodes the generated tokens.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -39,7 +39,7 @@ std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std
   text::TextBlock block;
   block.text = text;
   block.place.file = "--text";
-  // The last line continues.
+  // The prompt does not end its last line.
   block.ends_file = false;
   text::EncodedBlock encoded = encoder.encode(std::move(block));
   if (encoded.counts.unknown > 0) {
@@ -47,7 +47,7 @@ std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std
     for (const std::string& word : encoded.unknown_texts) {
       words.push_back(fmt::format("'{}'", word));
     }
-    // The last text stands for further ones.
+    // A full list may be cut off, so it ends with dots.
     if (words.size() == text::Unknowns::kMostTexts) words.back() = "...";
     log_warning("--text: not in the vocabulary, so the network reads {} instead: {}",
                 vocabulary.token(*vocabulary.unk()), fmt::join(words, ", "));
@@ -55,7 +55,7 @@ std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std
   return std::move(encoded.ids);
 }
 
-// Writes every continuation as text, after its prompt. Each begins a line.
+// Writes every continuation as text, after the prompt. Each prompt begins a new line.
 class Texts : public shard::TokenSink {
  public:
   Texts(const text::Vocabulary& vocabulary, const std::vector<shard::TokenId>& prompt,
@@ -89,7 +89,8 @@ class Texts : public shard::TokenSink {
   char last_ = '\n';
 };
 
-// Throws Error for a checkpoint without a vocabulary, or with one that is not the model's.
+// Returns the vocabulary of a checkpoint, and its file's content in `text`. Throws Error if the
+// file is missing or is not the model's vocabulary.
 text::Vocabulary vocabulary_of(const std::string& checkpoint, std::string& text) {
   const auto trained_with = net::read_model_file(checkpoint).vocabulary;
   const std::filesystem::path file = std::filesystem::path(checkpoint) / shard::kVocabularyFile;
@@ -129,7 +130,8 @@ void go_on_with_text(const Options& options, const std::vector<std::string>& arg
   run_filter(libexec_program("qlgen"), arguments, stream, [&](InputFile& output) {
     shard::TokenStreamReader reader(output);
     Texts texts(vocabulary, prompt, out);
-    // The other program handles a stop. It ends its stream then, and the stream is read to its end.
+    // When a stop is requested, the other program ends its stream. This loop then reads the stream
+    // to its end.
     shard::TokenStreamReader::Block block;
     while (reader.next(block)) {
       send_tokens(block.ids.data(), block.ids.size(), block.document_starts, texts);

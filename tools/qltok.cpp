@@ -1,4 +1,4 @@
-// qltok makes vocabularies, turns text into a token stream, and back. See qltok(1).
+// qltok makes vocabularies, encodes text as a token stream, and decodes a stream. See qltok(1).
 #include <fmt/format.h>
 
 #include <memory>
@@ -24,7 +24,7 @@ using namespace ql::interop;
 using namespace ql::shard;
 using namespace ql::text;
 
-// Returns the value of a choice. The option table has refused other names.
+// Returns the value of a choice. The option table has already refused invalid names.
 template <typename Value>
 static Value chosen(const Options& options, const char* name) {
   return find_named<Value>(options.text(name)).value();
@@ -42,7 +42,7 @@ static void warn_of_reserved(std::int64_t count) {
               with_thousands(count));
 }
 
-// The name of the output file is not a part of the configuration.
+// Returns the configuration for the provenance, without the name of the output file.
 static Json configuration(const Options& options, const std::vector<std::string>& names) {
   Json json = configuration_of(options, names);
   json.erase("output");
@@ -73,7 +73,7 @@ static void report_missing_specials(const Vocabulary& vocabulary, const Vocabula
 }
 
 static void import_vocabulary(const Options& options) {
-  // These options control how text is counted, and an imported vocabulary counts nothing.
+  // These options control how text is counted, but --import counts no text.
   options.refuse({"min-count", "max-size", "character-coverage", "invalid", "raw", "threads",
                   "files-from", "counts"},
                  "", "--{} does not go with --import", "leave one of them out");
@@ -136,8 +136,8 @@ static void make_vocabulary(const Options& options) {
                    "--{} does not go with --counts", "leave it out: no text is read");
   }
 
-  // The output is opened first: a missing folder must be reported before the time of counting is
-  // spent.
+  // The output is opened first, so that a missing folder is reported before text is counted, which
+  // takes long.
   OutputStream out(options.text("output"), false);
   const std::vector<std::string> names = input_names(options);
   if (parts && names.empty()) {
@@ -222,7 +222,8 @@ static DecodeOptions decode_options(const Options& options, const Vocabulary& vo
   return rules;
 }
 
-// Returns the vocabulary of --vocab or of the stream. If both exist, they must be the same.
+// Returns the vocabulary of --vocab or else of the stream. Throws Error if its hash is not the one
+// in the stream's header.
 static Vocabulary stream_vocabulary(const Options& options, const StreamHeader& header,
                                     const std::string& stream) {
   const VocabularyInfo& info = header.vocabulary;

@@ -10,7 +10,7 @@
 
 using namespace ql;
 
-// Returns "KEY=" for each key of network and training.
+// Returns "KEY=" for each key of the objects "network" and "training".
 static std::vector<std::string> settings() {
   std::vector<std::string> words = key_names<net::Network>();
   const std::vector<std::string> training = train::training_keys();

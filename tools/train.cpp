@@ -1,5 +1,5 @@
-// Trains a network on shards and writes checkpoints. This is the program that qltrain starts in its
-// own place (tools/qltrain.cpp).
+// Trains a network on shards and writes checkpoints. qltrain replaces itself by this program
+// (tools/qltrain.cpp).
 
 #include "base/error.h"
 #include "base/provenance.h"
@@ -17,7 +17,7 @@ namespace {
 
 using namespace ql;
 
-// Returns --steps 100 as --set steps=100, and so on.
+// Returns the assignments of --set and of its short forms (--steps 100: steps=100).
 std::vector<std::string> overrides(const Options& options) {
   std::vector<std::string> assignments = options.texts("set");
   for (const char* name : {"steps", "seed"}) {
@@ -47,17 +47,17 @@ train::ComputeDevice compute_device_of(const Options& options, const machine::Pr
   return compute;
 }
 
-// Holds the preset after --set and its short forms, and the data.
+// Holds the data, and the preset as --set and its short forms change it.
 struct Settings {
   std::string path;
   std::vector<std::string> data, validation;  // folders
-  std::vector<std::string> named;             // the keys that were replaced
+  std::vector<std::string> named;             // keys that the command line sets
   net::Preset preset;
   train::TrainingConfig training;
 };
 
-// Returns the checkpoint that has the data and the preset if --resume omits them. A damaged one is
-// found later, when the training looks for the newest complete checkpoint.
+// Returns the checkpoint to read the data and the preset from where --resume omits them. A damaged
+// checkpoint is noticed later, when the trainer looks for the newest complete one.
 fs::path checkpoint_to_resume(const Options& options) {
   const fs::path run = options.text("output");
   for (const fs::path& checkpoint : train::newest_checkpoints(run)) {
@@ -117,7 +117,7 @@ void train(const Options& options, machine::ProcessGroup* group) {
   const machine::Precision precision =
       machine::set_up_precision(compute.device, task.config.precision, group);
   task.config.precision = precision;
-  // This check comes last, because it may read all of the data.
+  // This call comes after the cheap checks, because it may read all of the data.
   task.network = train::with_vocabulary(settings.preset.network, settings.path, data);
   task.init = options.has("init") ? options.text("init") : "";
   task.stop_at = options.has("stop-at") ? options.integer("stop-at") : 0;
