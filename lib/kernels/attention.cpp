@@ -1,4 +1,5 @@
-// Chooses between the fused attention and ATen's operations, and computes by the latter.
+// Chooses between the fused attention kernel and ATen's operations, and implements attention by
+// ATen's operations.
 
 #include "kernels/attention.h"
 
@@ -11,7 +12,8 @@
 namespace ql::kernels {
 namespace {
 
-// Autograd has to see the tensors of the input that may have a gradient as arguments.
+// Autograd records only tensors that are arguments themselves, so the tensors of `input` that may
+// have a gradient are passed separately.
 struct FusedAttention : torch::autograd::Function<FusedAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& queries,
                             const at::Tensor& keys_values, const OptionalTensor& /*positions*/,
@@ -48,25 +50,27 @@ struct FusedAttention : torch::autograd::Function<FusedAttention> {
   }
 };
 
-// Turns scores[.., i, k] by row k of the position table into scores[.., i, j] by key j, with k =
-// segment - 1 - i + j: row i begins i places earlier, so a view with other strides has them. Keys
-// in the future get the score of another row; the mask hides them.
+// Turns scores[.., i, k] of row k of the position table into a view scores[.., i, j] of key j, with
+// k = segment - 1 - i + j. From one query i to the next, k decreases by one, so the view has a
+// smaller stride. For keys in the future the view reads scores of the next query; the mask hides
+// them.
 at::Tensor by_key(const at::Tensor& by_row) {
   std::vector<std::int64_t> strides = by_row.strides().vec();
   --strides[strides.size() - 2];
   return by_row.as_strided(by_row.sizes(), strides, by_row.storage_offset() + by_row.size(-2) - 1);
 }
 
-// Adds by_key(by_row), of scores by row [H, batch, segment, window], to scores [batch, H, segment,
-// window].
+// Adds by_key(by_row) to `scores` [batch, H, segment, window]; `by_row` [H, batch, segment, window]
+// has the scores by row of the position table.
 struct AddByKey : torch::autograd::Function<AddByKey> {
   static at::Tensor forward(AutogradContext* /*context*/, const at::Tensor& scores,
                             const at::Tensor& by_row) {
     return scores + by_key(by_row).transpose(0, 1);
   }
 
-  // The gradient by row is a view, too. For the first keys it reads elements of the row before,
-  // which are of keys in the future: their gradient is 0.
+  // The gradient with respect to `by_row` is a view, too. For the first rows of the table, the view
+  // reads padding or elements of the previous query. These elements belong to keys in the future,
+  // so they are 0.
   static variable_list backward(AutogradContext* /*context*/, variable_list outputs) {
     const at::Tensor& gradient = outputs[0];
     const std::int64_t batch = gradient.size(0), heads = gradient.size(1);
@@ -154,8 +158,8 @@ at::Tensor relative_attention(const AttentionInput& input) {
       optional_tensor(plain.content_bias), optional_tensor(plain.position_bias), plain);
 }
 
-// Returns attention_probabilities(input); `keys` are those of the window [batch, window, n_head,
-// d_head].
+// Returns attention_probabilities(input); `keys` [batch, window, n_head, d_head] are the keys of
+// the window.
 static at::Tensor probabilities_of(const AttentionInput& input, const at::Tensor& keys) {
   const double scale = 1 / std::sqrt(static_cast<double>(input.queries.size(3)));
   const std::int64_t batch = input.queries.size(0), segment = input.queries.size(1);
@@ -181,7 +185,8 @@ static at::Tensor probabilities_of(const AttentionInput& input, const at::Tensor
 }
 
 at::Tensor attention_of_operations(const AttentionInput& input) {
-  // The gradient of one selected part would be a copy of both, with zeros.
+  // A single unbind() has a single gradient, whereas every select() would have one of the full
+  // size, padded with zeros.
   const std::vector<at::Tensor> keys_values = join(input.keys_values).unbind(2);
   at::Tensor probabilities = probabilities_of(input, keys_values[0]);
   if (input.probability_kept.defined()) {

@@ -9,13 +9,13 @@ namespace ql::kernels {
 namespace attention {
 namespace {
 
-// This is the number of streams whose gradients of positions and biases are summed one after the
-// other; the sums of the groups are added in order. It is fixed, so that the result does not depend
-// on the number of threads.
+// A group has this many streams. One thread sums their gradients of positions and biases one after
+// the other; then the sums of the groups are added in order. The size is fixed, so that the result
+// does not depend on the number of threads.
 constexpr std::int64_t kGroup = 8;
 
-// Points to the gradients of one group of streams. Positions [window, width] and biases [width] are
-// those of one head; the others have the shapes of the input.
+// Points to the gradients of one group of streams. `positions` [window, width] and the biases
+// [width] are the gradients of one head; `queries` and `keys_values` have the shapes of the input.
 template <typename Real>
 struct GradientView {
   Real *queries, *keys_values;
@@ -23,16 +23,16 @@ struct GradientView {
 };
 
 // Computes the gradients of one (stream, head), a block of queries at a time. With the names of
-// Forward (attention_forward.cpp) and G_i for the gradient of sum_i, these are
+// Forward (attention_forward.cpp) and G_i for the gradient of sum_i, the gradients are
 //
 //   w_ij    = f_ij p_ij                                      weights_
 //   D_ij    = f_ij (G_i . value_j)                           gradient of p_ij
-//   S_ij    = c p_ij (D_ij - sum_n p_in D_in)                gradients_: of score_ij / c
+//   S_ij    = c p_ij (D_ij - sum_n p_in D_in)                gradients_: gradient of score_ij / c
 //   value_j : sum_i w_ij G_i
 //   k_j     : sum_i S_ij (q_i + u)
 //   r_d     : sum_i S_ij (q_i + v), j = m + i - d            a diagonal of S
 //   q_i     : sum_j S_ij k_j + sum_j S_ij r_(m+i-j)
-//   u, v    : the first and the second sum of q_i, summed over the queries
+//   u, v    : the first and the second term of q_i, summed over the queries
 //
 // A problem's first block of queries sets the gradients of keys and values; later blocks add to
 // them. The gradients of r, u and v are also summed over the streams of the group.
@@ -53,7 +53,8 @@ class Backward {
     if (view_.window <= kShortWindow) {
       prefetch<true>(keys_values, 2 * view_.window, view_.row(), view_.width);
     }
-    // No query sees the keys in these residue classes of the dilation.
+    // No query sees the keys whose index has one of these remainders modulo the dilation, so their
+    // gradients are 0.
     for (std::int64_t residue = view_.segment; residue < view_.dilation(head); ++residue) {
       clear(keys_values, (view_.window - view_.segment + residue) % view_.dilation(head),
             view_.window, view_.dilation(head));
@@ -93,8 +94,8 @@ class Backward {
 
     // The queries from j - memory to j - memory + farthest see key j.
     const Range keys = find_range(problem.seen(begin), 0, count);
-    // The first block sets the gradients, and the others add to them. So it clears those of keys
-    // that it does not see.
+    // The first block sets the gradients, and the others add to them. So the first block clears the
+    // gradients of keys that it does not see.
     if (begin == 0) {
       clear(keys_values, 0, keys.begin * problem.step, problem.step);
       clear(keys_values, keys.end * problem.step, problem.keys * problem.step, problem.step);
@@ -166,8 +167,8 @@ class Backward {
     softmax_gradient_rows_in(version_, &rows);
   }
 
-  // Row t of the position table meets query i at key t - shift + i, so its gradient is the sum of a
-  // diagonal of S.
+  // Row t of the position table belongs to query i and key t - shift + i, so the gradient of the
+  // row is a sum along a diagonal of S.
   void add_position_gradients(const AttentionProblem<Real>& problem, std::int64_t begin,
                               std::int64_t count, Real* positions) {
     const std::int64_t shift = problem.shift() - begin;
@@ -275,7 +276,8 @@ AttentionGradients backward(const AttentionInput& input, const at::Tensor& proba
       }
     }
   };
-  // The estimate is 6 products: gradients of probabilities, values, queries, keys and positions.
+  // The estimate counts 6 matrix products: one each for the gradients of probabilities, values,
+  // keys and positions, and two for the gradients of queries.
   machine::for_parts(groups * view.heads, view.microseconds(6), go_back);
   const at::Tensor sum = sum_over_first(partial);  // [H, window + 2, d_head]
   if (view.positions != nullptr) result.positions = sum.narrow(1, 0, view.window).transpose(0, 1);

@@ -9,16 +9,17 @@ namespace attention {
 namespace {
 
 // Computes attention of one (stream, head), a block of queries at a time. With the scale c = 1 /
-// sqrt(width), dropout's factors f (0 for what it drops, 1 without dropout), query i at window
-// index m + i, and the keys j that it sees:
+// sqrt(width), dropout's factors f (0 for dropped probabilities, 1 without dropout), query i at
+// window index m + i, and the keys j that query i sees:
 //
 //   score_ij = c (q_i + u) . k_j + c (q_i + v) . r_(m+i-j) + s_(m+i-j)
 //   p_ij     = e^(score_ij) / sum_n e^(score_in)
 //   sum_i    = sum_j f_ij p_ij value_j
 //
-// The scale is applied to the queries, which are narrower than the scores. The second term is one
-// product with the complete position table; softmax_rows() shifts its rows to the keys. Scores s,
-// packed into columns, are such a row, the same one for all queries.
+// The scale is applied to the queries, because a query usually has fewer elements than a row of
+// scores. The second term is one matrix product of the queries with the complete position table;
+// softmax_rows() shifts the rows of the result to the keys. Scores s, packed into columns, form one
+// such row, which all queries share.
 template <typename Real>
 class Forward {
  public:
@@ -86,7 +87,7 @@ class Forward {
     multiply_in(version_, &product);
   }
 
-  // Sets scores = `queries` [count, width] times the columns.
+  // Sets `scores` to the matrix product of `queries` [count, width] and the packed `columns`.
   void multiply_scores(const Real* queries, std::int64_t count, const Real* columns,
                        std::int64_t column_count, const Band& seen, Real* scores) {
     SmallProduct<Real> product{count, column_count, view_.width};
@@ -135,7 +136,8 @@ AttentionResult forward(const AttentionInput& input, bool keep, machine::VectorV
       heads.run(task / view.heads, task % view.heads);
     }
   };
-  // The estimate is 3 products: scores by content, scores by position, and sums of values.
+  // The estimate counts 3 matrix products: scores by content, scores by position, and sums of
+  // values.
   machine::for_parts(view.batch * view.heads, view.microseconds(3), attend);
   return result;
 }

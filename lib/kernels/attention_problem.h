@@ -1,4 +1,4 @@
-// Declares the CPU's attention kernel, and has the parts that its forward and backward pass share,
+// Declares the CPU's attention kernel, and has the code that its forward and backward passes share,
 // from the problem of one stream and head to the softmax over rows of scores.
 #pragma once
 
@@ -20,15 +20,15 @@
 namespace ql::kernels {
 
 // Computes relative attention and its gradients on the CPU, outside of autograd. Each (stream,
-// head) is computed in blocks of queries by small products (kernels/small_product.h), softmax and
-// dropout. A head with dilation d is computed as d heads without dilation, each with every d-th
-// query and key. Results do not depend on the number of threads.
+// head) is computed in blocks of queries by small matrix products (kernels/small_product.h),
+// softmax and dropout. A head with dilation d is computed as d heads without dilation, each with
+// every d-th query and key. Results do not depend on the number of threads.
 
 struct AttentionResult {
   at::Tensor sums;  // [batch, segment, H, d_head]
   // These are the probabilities before dropout [batch, H, segment, keys], for attention_backward().
-  // A query's row begins with the keys of its dilation, one after another; `keys` is the largest
-  // number of keys that a query has, rounded up to 64 bytes.
+  // A query's row begins with the keys at multiples of its head's dilation, without gaps. `keys` is
+  // the largest number of keys that a query can see, rounded up to a multiple of 64 bytes.
   at::Tensor probabilities;
 };
 
@@ -37,13 +37,14 @@ struct AttentionGradients {
   at::Tensor queries, keys_values, positions, content_bias, position_bias;
 };
 
-// The tensors must be on the CPU, all float32 or all float64, and contiguous except for the
-// distance between the streams of a part, which may even overlap. `probabilities` stays undefined
+// The tensors must be on the CPU, all float32 or all float64, and contiguous, except that the
+// streams of a part may be any distance apart and may even overlap. `probabilities` stays undefined
 // unless `keep` is set.
 AttentionResult attention_forward(const AttentionInput& input, bool keep,
                                   machine::VectorVersion version = machine::vector_version());
 
-// The window must be in one part. `sums_gradient` [batch, segment, H, d_head] must be contiguous.
+// `keys_values` must have a single part. `sums_gradient` [batch, segment, H, d_head] must be
+// contiguous.
 AttentionGradients attention_backward(const AttentionInput& input, const at::Tensor& probabilities,
                                       const at::Tensor& sums_gradient,
                                       machine::VectorVersion version = machine::vector_version());
@@ -52,23 +53,25 @@ AttentionGradients attention_backward(const AttentionInput& input, const at::Ten
 
 namespace ql::kernels::attention {
 
-// Both directions share these parts: pointers into the tensors, and the problem of one stream and
-// head with its rows, masks and memory.
+// The forward and the backward pass share the following code: pointers into the tensors, and the
+// problem of one stream and head with its rows, masks and scratch memory.
 
-// A block has as many queries as fit with their scores into the first-level cache.
+// The scores of a block of queries fit into the first-level cache, unless the block has the
+// smallest number of queries.
 inline constexpr std::int64_t kBlockBytes = std::int64_t{1} << 15;
 inline constexpr std::int64_t kLeastBlock = 2 * kMostTileRows;
 
-// An end of a Band that does not bound anything.
+// Stands for an unbounded end of a Band.
 inline constexpr std::int64_t kFar = std::int64_t{1} << 40;
 
-// This many zeros precede and follow the rows of scores, because a product along their diagonals
-// reads beyond their ends. The margin also keeps rows from all beginning at the same place of a
-// cache.
+// This many zeros precede and follow the rows of scores, because a matrix product along the
+// diagonals of the scores reads beyond the ends of rows. The margin also keeps rows from all
+// mapping to the same set of a cache.
 inline constexpr std::int64_t kMargin = 16;
 static_assert(kMargin >= kMostTileRows);
 
-// Keys and values of `length` states of the window; streams are `stride` elements apart.
+// Points to the keys and values of `length` states of the window; streams are `stride` elements
+// apart.
 template <typename Real>
 struct Part {
   const Real* data = nullptr;
@@ -76,7 +79,7 @@ struct Part {
 };
 
 // Holds pointers to the data of an AttentionInput. Rows of queries are row() elements apart, rows
-// of keys and values twice that.
+// of keys and values are 2 * row() elements apart.
 template <typename Real>
 struct View {
   // `of` must outlive the view.
@@ -101,7 +104,8 @@ struct View {
     const std::vector<std::int64_t>& dilations = input.reach.dilations;
     return dilations.empty() ? 1 : dilations[static_cast<std::size_t>(head)];
   }
-  // Estimates the time of one thread for `products` products of all queries with all keys.
+  // Estimates how many microseconds one thread takes for `products` matrix products of all queries
+  // with all keys.
   double microseconds(double products) const {
     const auto states = static_cast<double>(batch * row());
     return machine::microseconds_of(
@@ -111,7 +115,8 @@ struct View {
   // Returns the number of rows of the position table that the head uses, which is the largest
   // number of keys that one of its queries can see.
   std::int64_t distances(std::int64_t head) const { return (window - 1) / dilation(head) + 1; }
-  // Returns the number of elements in a kept row of probabilities.
+  // Returns the number of elements in a row of the probabilities that are kept for the backward
+  // pass.
   std::int64_t kept_row() const { return padded<Real>(most_keys); }
   std::int64_t block() const {
     const std::int64_t rows = kBlockBytes / static_cast<std::int64_t>(sizeof(Real)) / kept_row();
@@ -132,17 +137,18 @@ struct View {
   Real scale = static_cast<Real>(1 / std::sqrt(static_cast<double>(width)));
 };
 
-// Holds the panels of every head's position table: row t is the distance (distances - 1 - t) *
-// dilation.
+// Holds the panels of every head's position table: row t belongs to the distance (distances - 1 -
+// t) * dilation.
 template <typename Real>
 struct PositionPanels {
-  std::int64_t size = 0;  // elements of a head
+  std::int64_t size = 0;  // elements per head
   std::vector<Real> data;
   const Real* of(std::int64_t head) const { return data.data() + head * size; }
 };
 
-// Packs the position table of every head, in which scores are vectors of one element. `kernel`
-// calls pack_rows_in or pack_columns_in. softmax_rows() may read a panel beyond the end of scores.
+// Packs the position table of every head; scores s are packed as vectors of one element. `kernel`
+// calls pack_rows_in or pack_columns_in. `size` is the room for one head: softmax_rows() may read a
+// panel beyond the end of the scores.
 template <typename Real, typename Kernel>
 PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
                                     const Kernel& kernel) {
@@ -166,16 +172,16 @@ PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
   return panels;
 }
 
-// Every dilation-th query of a stream and head, beginning with query `first`, with the keys that
-// these queries can see. They form a separate attention problem, whose queries and keys are counted
-// from 0. Queries that see all keys come after the last of them.
+// Describes the attention problem of every dilation-th query of a stream and head, beginning with
+// query `first`, and of the keys that these queries can see. The queries and keys of the problem
+// are counted from 0. With `sees_all`, the queries are placed after the last key.
 template <typename Real>
 struct AttentionProblem {
   // Returns the keys that each query sees; row 0 of the band is query `begin`.
   Band seen(std::int64_t begin) const {
     return {memory + begin - farthest, memory + begin + 1, 1, 0, keys};
   }
-  // Query i meets key j in row shift - i + j of the position table.
+  // Row shift - i + j of the position table belongs to query i and key j.
   std::int64_t shift() const { return distances - keys + queries - 1; }
   // Returns the row of the farthest distance that any query reads.
   std::int64_t farthest_row() const { return std::max<std::int64_t>(0, distances - 1 - farthest); }
@@ -189,9 +195,10 @@ struct AttentionProblem {
            ((stream * view.heads + head) * view.segment + first + query * step) * view.window +
            first_key;
   }
-  // Returns true if a product of this many rows should read its second matrix in place. Packing a
-  // matrix into panels pays only if they are read often. (Keys and values in several parts are not
-  // in one place, and an incomplete last panel would be read beyond its end.)
+  // Returns true if a matrix product with this many rows should read its second matrix in place.
+  // Packing a matrix into panels pays only if the panels are read often. Keys and values in several
+  // parts must be packed, and so must a matrix with an incomplete last panel, which would be read
+  // beyond its end.
   bool has_rows_in_place(std::int64_t rows) const {
     return rows <= 2 * kMostTileRows && view.width % kPanel<Real> == 0 && view.parts.size() == 1;
   }
@@ -206,7 +213,7 @@ struct AttentionProblem {
   std::int64_t stream, head, first;
   std::int64_t step = view.dilation(head), distances = view.distances(head);
   std::int64_t queries = (view.segment - first - 1) / step + 1;
-  std::int64_t place = view.window - view.segment + first;  // of the first query in the window
+  std::int64_t place = view.window - view.segment + first;  // window index of query `first`
   std::int64_t memory = view.input.sees_all ? view.window : place / step;
   std::int64_t keys = view.input.sees_all ? view.window : memory + queries;
   std::int64_t first_key = view.input.sees_all ? 0 : place % step;
@@ -214,7 +221,7 @@ struct AttentionProblem {
 };
 
 // Holds the memory for the problems of one thread. Rows of scores have margins (kMargin). `front`
-// leaves room before the first row, where products along diagonals may begin.
+// elements precede the first row, because matrix products along diagonals may begin there.
 template <typename Real>
 class Scratch {
  public:
@@ -230,8 +237,9 @@ class Scratch {
     return buffers_.back().data() + front;
   }
 
-  // These are sizes, in elements, of the panels of keys, of their columns, of a block's queries,
-  // and of a block's scores.
+  // score_stride is the distance between rows of scores. The others are the sizes of the keys
+  // packed by rows, of the keys packed by columns, of a block's queries and of a block's scores.
+  // All are in elements.
   std::int64_t score_stride, keys, columns, rows, scores;
   std::vector<const Real*> key_rows, query_rows, gradient_rows;
 
@@ -258,8 +266,8 @@ void find_rows(const AttentionProblem<Real>& problem, Scratch<Real>& scratch) {
   }
 }
 
-// Returns the panels of the problem's keys (`offset` 0) or values (`offset` row()): in place, or
-// packed at `to`.
+// Returns the panels of the problem's keys (`offset` 0) or values (`offset` row()), which are read
+// in place or are packed at `to`.
 template <typename Real>
 Panels<Real> make_panels(const AttentionProblem<Real>& problem, const Scratch<Real>& scratch,
                          std::int64_t offset, machine::VectorVersion version, Real* to) {
@@ -295,8 +303,8 @@ const Real* bias_of(const Real* biases, const AttentionProblem<Real>& problem) {
   return biases == nullptr ? nullptr : biases + problem.head * problem.view.width;
 }
 
-// Reading a window of at most this many states takes less time than the latency of the memory. Its
-// data is therefore prefetched one problem ahead.
+// Reading a window of at most this many states takes less time than the latency of the memory. The
+// data of such a window is therefore prefetched one problem ahead.
 inline constexpr std::int64_t kShortWindow = 64;
 
 template <bool kToWrite, typename Real>
@@ -323,26 +331,26 @@ void prefetch_inputs(const View<Real>& view, std::int64_t stream, std::int64_t h
 
 namespace ql::kernels {
 
-// These compute softmax and dropout of rows of scores, and their gradients, which are the steps of
-// attention between its products.
+// The functions below compute softmax and dropout over rows of scores, and the gradients of both.
+// Attention runs them between its matrix products.
 
-// Points to the rows of consecutive queries. Rows of all matrices have room for complete panels.
-// Those of `factors` need not begin at a panel, and the elements after their last key do not
-// matter.
+// Points to the rows of consecutive queries. Rows of all matrices have room for complete panels,
+// except that rows of `factors` may follow one another without gaps. The elements of a row of
+// `factors` after its last key do not matter.
 template <typename Real>
 struct ScoreRows {
   std::int64_t rows = 0;
-  Band seen = {};                // the keys that query r of these sees; at least one
-  std::int64_t stride = 0;       // of `scores` and `weights`
+  Band seen = {};                // the keys that query r sees; at least one
+  std::int64_t stride = 0;       // row stride of `scores` and `weights`
   Real* scores = nullptr;        // forward: content scores; backward: gradients of probabilities
   Real* weights = nullptr;       // backward: becomes the probabilities after dropout
-  const Real* by_row = nullptr;  // forward: position scores or null; of key j at [shift - r + j]
+  const Real* by_row = nullptr;  // forward: position scores (key j: [shift - r + j]) or null
   std::int64_t by_row_stride = 0, shift = 0;
-  const Real* factors = nullptr;  // of dropout, or null
+  const Real* factors = nullptr;  // dropout's factors, or null
   std::int64_t factor_stride = 0;
-  Real* probabilities = nullptr;  // before dropout; null in forward: not kept
+  Real* probabilities = nullptr;  // before dropout; forward: null if not kept
   std::int64_t probability_stride = 0;
-  Real scale = 1;  // backward: of the scores
+  Real scale = 1;  // backward: scale of the scores
 };
 
 // Clears the columns of a row from `begin` up to `end`; both are boundaries of panels.
@@ -353,7 +361,8 @@ QL_VECTOR_BODY void clear_panels(Real* row, std::int64_t begin, std::int64_t end
   for (std::int64_t j = begin; j < end; j += kSize) store(zero, row + j);
 }
 
-// Finds the panels with keys that some of the rows see.
+// Returns the columns of the panels that have keys seen by one of the rows; both ends are
+// boundaries of panels.
 template <typename Real>
 QL_VECTOR_BODY Range find_panels(const Band& seen, std::int64_t first, std::int64_t count) {
   const Range keys = find_range(seen, first, count);
@@ -432,8 +441,9 @@ QL_VECTOR_BODY void softmax_rows_body(const ScoreRows<Real>* in) {
 }
 QL_REGISTER_KERNEL(softmax_rows)
 
-// Turns the gradients g with respect to the probabilities after dropout into those with respect to
-// the scores, including the scale. With the probabilities p and dropout's factors f:
+// Turns the gradients g with respect to the probabilities after dropout into gradients with respect
+// to the scores before they are multiplied by the scale. With the probabilities p and dropout's
+// factors f:
 //
 //   weights_rj = f_rj p_rj
 //   scores_rj  = scale p_rj (f_rj g_rj - sum_n p_rn f_rn g_rn)
@@ -479,7 +489,7 @@ QL_VECTOR_BODY void softmax_gradient_rows_body(const ScoreRows<Real>* in) {
 }
 QL_REGISTER_KERNEL(softmax_gradient_rows)
 
-// to[r * width + n] = (rows[r][n] + bias[n]) * scale; a null bias is 0.
+// Sets to[r * width + n] = (rows[r][n] + bias[n]) * scale; a null bias counts as 0.
 template <typename Real>
 QL_VECTOR_BODY void scale_rows_body(const Real* const* rows, const Real* bias, Real scale,
                                     std::int64_t count, std::int64_t width, Real* to) {
@@ -492,7 +502,7 @@ QL_VECTOR_BODY void scale_rows_body(const Real* const* rows, const Real* bias, R
 }
 QL_VECTOR_KERNEL(scale_rows)
 
-// to[n] = content[n] + position[n]; a null position is 0.
+// Sets to[n] = content[n] + position[n]; a null position counts as 0.
 template <typename Real>
 QL_VECTOR_BODY void join_rows_body(const Real* content, const Real* position, std::int64_t width,
                                    Real* to) {

@@ -21,8 +21,8 @@ namespace ql::kernels {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Autograd takes an input that may be undefined as an optional: c10::optional up to LibTorch 2.3,
-// std::optional since.
+// Autograd takes an input that may be undefined as an optional: this is c10::optional up to
+// LibTorch 2.3, and std::optional since then.
 using OptionalTensor = decltype(std::declval<c10::IValue&>().toOptional<at::Tensor>());
 inline OptionalTensor optional_tensor(const at::Tensor& tensor) {
   return tensor.defined() ? OptionalTensor(tensor) : OptionalTensor();

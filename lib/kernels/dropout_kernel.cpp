@@ -38,8 +38,8 @@ void fill_group_body(std::uint8_t* kept, std::uint32_t first_call, const Dropout
 
 #if QL_VECTOR_X86
 
-// Holds four Philox calls. Every 32-bit word is in the low half of 64 bits, where products read it.
-// The contents of the high halves do not matter.
+// Holds four Philox calls. Every 32-bit word is in the low half of 64 bits, where the
+// multiplication reads it. The contents of the high halves do not matter.
 struct Quad {
   __m256i word[4];
 };
@@ -55,7 +55,7 @@ QL_TARGET_AVX2 inline void advance(Quad& quad, __m256i key_low, __m256i key_high
   quad.word[3] = product_a;
 }
 
-// Returns the words of the calls first_call + 0, 2, ... 14, in this order.
+// Sets words[i] to word i of the calls first_call + 0, 2, ..., 14, in this order.
 QL_TARGET_AVX2 inline void every_other_call(std::uint32_t first_call, const DropoutStream& stream,
                                             __m256i words[4]) {
   const __m256i first = _mm256_set1_epi64x(std::int64_t{first_call});
@@ -90,7 +90,8 @@ QL_TARGET_AVX2 void fill_group_body_avx2(std::uint8_t* kept, std::uint32_t first
     // AVX2 has no unsigned comparison: a value is at least `least` if it is the larger of the two.
     const __m256i low_kept = _mm256_cmpeq_epi16(_mm256_max_epu16(low, least), low);
     const __m256i high_kept = _mm256_cmpeq_epi16(_mm256_max_epu16(high, least), high);
-    // Packing works on the halves of a register, and leaves the quarters in the order 0, 2, 1, 3.
+    // The pack instruction works on each half of a register separately, and leaves the quarters in
+    // the order 0, 2, 1, 3.
     const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(low_kept, high_kept), 0xD8);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(kept + 32 * i), _mm256_and_si256(bytes, one));
   }

@@ -28,8 +28,8 @@ struct PhiloxKey {
   std::uint32_t low, high;
 };
 
-// Runs one round over the counter's four words in place. Separate words let loops over many
-// counters become vectors.
+// Runs one round over the counter's four words in place. The words are separate arguments, so that
+// the compiler can vectorize loops over many counters.
 inline void philox_round(std::uint32_t& a, std::uint32_t& b, std::uint32_t& c, std::uint32_t& d,
                          const PhiloxKey& key) {
   const std::uint64_t product_a = std::uint64_t{kPhiloxFactorA} * a;
@@ -55,16 +55,16 @@ inline PhiloxCounter philox(PhiloxCounter counter, std::uint64_t key) {
 
 // Holds a dropout mask as our own kernels read it.
 struct DropoutMask {
-  at::Tensor elements;  // uint8, 1 for each that is kept; undefined: all are kept
+  at::Tensor elements;  // uint8, 1 for each kept element; undefined: all are kept
   double factor = 1;
 };
 
-// Draws from Philox which elements dropout keeps.
+// The rest of this file decides by Philox which elements dropout keeps.
 
 // One Philox call gives eight values of 16 bits. Sixteen consecutive calls fill a group of 128
-// elements: value i of call k is the group's element 16 i + k, so that both calls and elements can
-// be vectors. The counter is {16 * group + call, place, low and high word of the step}, the key is
-// the seed.
+// elements: value i of call k is the group's element 16 i + k, so that loops over calls and loops
+// over elements can both be vectorized. The counter is {16 * group + call, place, low word of the
+// step, high word of the step}, and the key is the seed. `place` is the id of a dropout site.
 struct DropoutStream {
   std::uint64_t seed = 0, step = 0;
   std::uint32_t place = 0;

@@ -19,7 +19,7 @@ at::Tensor layer_norm(const at::Tensor& states, const at::Tensor& weight, const 
 
 namespace {
 
-// The results are the sum and, with a norm, its layer norm.
+// The results are the sum and, if a norm is given, the layer norm of the sum.
 struct AddResidual : torch::autograd::Function<AddResidual> {
   static variable_list forward(AutogradContext* context, const at::Tensor& residual,
                                const at::Tensor& output, const OptionalTensor& bias,
@@ -93,7 +93,8 @@ struct FeedForward : torch::autograd::Function<FeedForward> {
     const at::Tensor inner = product(input, inner_factor.t());
     const at::Tensor hidden = operand_buffer(inner, input);
     relu_rows(inner, inner_bias, kept, hidden);
-    // These factors are those of the weights as long as nobody changes the weights.
+    // The saved operands are valid only while the weights do not change, which autograd checks for
+    // saved variables.
     context->save_for_backward({inner_weight, outer_weight});
     context->saved_data["states"] = input;
     context->saved_data["inner_weight"] = inner_factor;

@@ -1,4 +1,5 @@
-// Rounds operands, and divides products among threads for the BLAS, oneDNN or our own kernel.
+// Rounds operands, and divides matrix products among threads for the BLAS, oneDNN or our own
+// kernel.
 
 #include "kernels/product.h"
 
@@ -17,14 +18,16 @@
 namespace ql::kernels {
 namespace {
 
-// Rows of the result that one piece of work computes: a BLAS gains nothing from more.
+// One piece of work computes this many rows of the result; more rows would not make a BLAS faster.
 constexpr std::int64_t kRowsOfPiece = 256;
-// If there is one piece of rows, the columns are divided.
+// If all rows fit into one piece, the columns are divided into pieces of this size.
 constexpr std::int64_t kColumnsOfPiece = 128;
-// Up to this many rows, a BLAS needs longer to copy the weights into its own order than for their
-// product. In a piece that holds for vectors of 64 bytes alone.
+// Up to kFewRows rows, a BLAS takes longer to copy the weights into its own order than to multiply
+// them. In a piece, our own kernel computes up to kFewRowsOfPiece rows, but only with vectors of 64
+// bytes.
 constexpr std::int64_t kFewRows = 8, kFewRowsOfPiece = 64;
-// Our own kernel reads the weights of this many columns from a cache for all rows.
+// A task of our own kernel has this many columns, whose weights stay in a cache while all rows read
+// them.
 constexpr std::int64_t kColumnsOfTask = 32;
 
 thread_local bool batch_invariant = false;
@@ -76,7 +79,8 @@ bool takes_own_kernel(const at::Tensor& result, const at::Tensor& a, const at::T
          machine::vector_version() == machine::VectorVersion::kAvx512;
 }
 
-// Sums every element by itself, in an order that only its row and its column decide.
+// Computes every element of the result as a separate sum, whose order does not depend on other
+// elements.
 void multiply_by_own_kernel(at::Tensor& result, const at::Tensor& a, const at::Tensor& b,
                             const at::Tensor& bias) {
   // Rounded states are converted back to float, because each row is read many times.
@@ -149,14 +153,14 @@ void multiply(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool
   machine::for_pieces(pieces, 1, multiply_piece, microseconds_of(a, b));
 }
 
-// The memory of a parameter, and its rounded copy while products take that.
+// Holds the memory of a parameter, and the rounded copy while products read the copy.
 struct ParameterMemory {
   at::Tensor numbers, rounded;
 };
 
 void delete_memory(void* memory) { delete static_cast<ParameterMemory*>(memory); }
 
-// Returns nullptr for other tensors than parameters and their views.
+// Returns nullptr for tensors that are neither parameters nor views of parameters.
 ParameterMemory* memory_of(const at::Tensor& tensor) {
   return tensor.storage().data_ptr().cast_context<ParameterMemory>(&delete_memory);
 }

@@ -1,9 +1,10 @@
-// Matrix products in the precision of their weights, on the CPU and outside of autograd.
+// Computes matrix products in the precision of their weights, on the CPU and outside of autograd.
 //
-// An operand is a matrix in the form that a product takes: float32 or float64 unchanged, or rounded
-// to bfloat16. It is rounded once, however many products use it. A weight has the precision of its
-// parameter, other matrices that of the operand beside them. A backward pass takes its precision
-// from the operands that the forward pass kept. Sums of products are always float32. Matrices are
+// An operand is a matrix in the form that a matrix product takes: unchanged float32 or float64, or
+// rounded to bfloat16. A matrix is rounded once, however many products use it. The operand of a
+// weight is rounded if the parameter has a rounded copy (set_rounded()); every other matrix gets
+// the precision of the operand that it is multiplied with. A backward pass takes its precision from
+// the operands that the forward pass kept. Products of bfloat16 are summed in float32. Matrices are
 // [rows, columns]; the elements of a row or of a column must be contiguous.
 #pragma once
 
@@ -11,35 +12,38 @@
 
 namespace ql::kernels {
 
-// Returns zeros that require a gradient. On the CPU their memory has a place for a rounded copy,
-// which views and detached tensors share.
+// Returns zeros that require a gradient. On the CPU their memory has room for a rounded copy, which
+// views and detached tensors share.
 at::Tensor make_parameter(at::IntArrayRef shape, const at::TensorOptions& options);
 
-// Makes the rounded copy of a float32 parameter, or drops it. While there is one, products take it,
-// so the parameter must not change. No product may run meanwhile.
+// Makes the rounded copy of a float32 parameter, or drops the copy. While the copy exists, products
+// read it instead of the parameter, so the parameter must not change. No product may run during
+// this call.
 void set_rounded(const at::Tensor& parameter, bool rounded);
 
-// Returns the weight as an operand: if it is a parameter with a rounded copy, or a view of one, the
-// same view of the copy. If `scales` are defined, each column is multiplied by its scale before it
-// is rounded.
+// Returns the weight as an operand. For a parameter with a rounded copy, or a view of such a
+// parameter, this is the same view of the copy. If `scales` are defined, each column of the weight
+// is multiplied by its scale before rounding.
 at::Tensor weight_factor(const at::Tensor& weight, const at::Tensor& scales = {});
 
 // Returns the matrix as an operand in the precision of another operand.
 at::Tensor to_operand(const at::Tensor& matrix, const at::Tensor& factor);
 
-// Returns the buffer to which the last kernel that changes the matrix writes it as an operand, in
-// the precision of another operand: a new tensor if elements are rounded, otherwise the matrix
-// itself.
+// Returns a buffer for the matrix as an operand, in the precision of another operand: a new tensor
+// if elements must be rounded, otherwise the matrix itself. The last kernel that changes the matrix
+// writes its result to the buffer.
 at::Tensor operand_buffer(const at::Tensor& matrix, const at::Tensor& factor);
 
-// A product outside of a piece is divided among threads, into pieces (machine/threads.h) that its
-// sizes alone decide, so that its bits do not depend on the number of threads. A product of few
-// rows has a kernel of our own, which reads every weight once; a BLAS copies the weights first.
+// Outside of a piece of work (machine/threads.h), a matrix product is divided into pieces for the
+// threads. Only the sizes of the matrices decide the pieces, so the bits of the result do not
+// depend on the number of threads. For few rows we have a kernel of our own, which reads every
+// weight once; a BLAS would copy the weights first.
 
-// While it lives, products of this thread that set a result use that kernel for any number of rows.
-// The result of a row does not depend on the other rows or on their number, to the last bit: rows
-// computed together are the same as each computed alone. Other code that computes several streams
-// asks live() and does the same.
+// While an object of this class lives, products of this thread that set a result (and do not add to
+// it) use our own kernel for any number of rows. Then the result of a row does not depend on the
+// other rows or on their number, to the last bit: rows computed together are the same as rows
+// computed alone. Other code that computes several streams checks live() and gives the same
+// guarantee.
 class BatchInvariant {
  public:
   BatchInvariant();
@@ -52,14 +56,14 @@ class BatchInvariant {
   bool before_;
 };
 
-// Returns a b for two operands, plus `bias` [columns] in each row if that is defined. Rows of
-// float32 beside an operand of bfloat16 are rounded.
+// Returns a b for two operands, plus `bias` [columns] in each row if `bias` is defined. If `a` is
+// float32 and `b` is bfloat16, `a` is rounded.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias = {});
 // Sets result = a b, or result = result + a b with `add`.
 void set_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add = false);
 
-// Returns the sum over the first dimension, as a product with ones. The bits of at::sum() depend on
-// the number of threads where it has AVX-512.
+// Returns the sum over the first dimension, as a matrix product with a row of ones. On processors
+// with AVX-512, the bits of at::sum() would depend on the number of threads.
 at::Tensor sum_over_first(const at::Tensor& tensor);
 
 }  // namespace ql::kernels

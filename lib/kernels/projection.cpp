@@ -1,4 +1,4 @@
-// The autograd functions of projection.h.
+// Implements the autograd functions of projection.h.
 
 #include "kernels/projection.h"
 
@@ -31,7 +31,7 @@ struct Linear : torch::autograd::Function<Linear> {
     const at::Tensor rows = context->saved_data["rows"].toTensor();
     const at::Tensor gradient = to_operand(outputs[0].contiguous(), rows);
     at::Tensor of_states, of_weight, of_bias;
-    // The sinusoids of positions, for example, have no gradient.
+    // The input may need no gradient: the sinusoids of positions are an example.
     if (context->needs_input_grad(0)) {
       of_states = product(gradient, context->saved_data["weight"].toTensor());
     }
@@ -79,8 +79,8 @@ at::Tensor recent_rows(const at::Tensor& window, std::int64_t segment) {
 //   W: A * w + a b^T               w: sum of W * A over its rows     b: W^T a
 //   y: G V, for the rows of the segment alone; then back through the norm
 //
-// W has the rows of queries, keys and values; G of the queries has only the rows of the segment.
-// Without a norm, y is the window itself, V = W and c = 0.
+// W has rows for queries, keys and values; the part of G for queries has only the rows of the
+// segment. Without a norm, y is the window itself, V = W and c = 0.
 struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
   static variable_list forward(AutogradContext* context, const at::Tensor& states,
                                const at::Tensor& window, const OptionalTensor& norm_weight,

@@ -1,5 +1,5 @@
-// Has the linear maps of a layer: a single projection, and that of queries, keys and values
-// together.
+// Has the linear maps of a layer: a single projection, and the joint projection of queries, keys
+// and values.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,17 +11,17 @@
 namespace ql::kernels {
 
 // Returns the same as at::linear(): `states` [..., width] times the transpose of `weight` [columns,
-// width], plus `bias` [columns] unless that is undefined. On the CPU it is a product of
-// kernels/product.h.
+// width], plus `bias` [columns] unless `bias` is undefined. On the CPU, kernels/product.h computes
+// the matrix product.
 at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias = {});
 
-// Does the same with a weight that is made from a parameter; `factor` is its operand, made in the
-// same way from weight_factor() of the parameter (kernels/product.h).
+// Does the same for a `weight` that is derived from a parameter. `factor` is the operand of the
+// weight, derived in the same way from weight_factor() of the parameter (kernels/product.h).
 at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias,
                    const at::Tensor& factor);
 
-// Queries, keys and values of a layer on the CPU, computed as one operation with its own gradient.
-// lib/nn/layers.cpp computes the same by plain operations.
+// project_window() computes the queries, keys and values of a layer on the CPU, as one operation
+// with its own gradient. lib/nn/layers.cpp computes the same by plain operations.
 
 struct QueriesKeysValues {
   at::Tensor queries;      // [batch, segment, n_head, d_head]
@@ -32,9 +32,10 @@ struct QueriesKeysValues {
 // are normalized first if norm_weight and norm_bias [d_model] are defined. qkv_net is [3 * n_head *
 // d_head, d_model].
 //
-// The remaining states of the window are memory, whose gradient is not computed. To save a product,
-// the norm is folded into the weights: W (x * w + b) = (W * w) x + W b. Then the memory's part adds
-// only to the gradient of these weights, from which the norm's gradient follows.
+// The remaining states of the window are memory, whose gradient is not computed. To save a matrix
+// product, the norm is folded into the weights: W (x * w + b) = (W * w) x + W b. Then the memory
+// contributes only to the gradient of the folded weights W * w, from which the norm's gradient
+// follows.
 QueriesKeysValues project_window(const at::Tensor& states, const at::Tensor& window,
                                  const at::Tensor& norm_weight, const at::Tensor& norm_bias,
                                  const at::Tensor& qkv_net, std::int64_t heads);

@@ -1,4 +1,4 @@
-// Runs the row operations in blocks of rows, each as a vector kernel.
+// Runs each row operation as a vector kernel over blocks of rows.
 
 #include "kernels/row_kernels.h"
 
@@ -20,7 +20,7 @@ std::int64_t count_of(const at::Tensor& rows) {
 // Describes one of the units of work into which rows are divided.
 struct Block {
   std::int64_t index, first, rows;  // first: its first row
-  std::int64_t at;                  // the first element of that row
+  std::int64_t at;                  // index of that row's first element
 };
 
 // Calls work(block) for every block of the rows.
@@ -39,14 +39,14 @@ void for_blocks(const at::Tensor& all, const Work& work) {
                      });
 }
 
-// Returns zeros [blocks, sums, width], to which each block adds its sums by column.
+// Returns zeros [blocks, sums, width], to which each block of rows adds its column sums.
 at::Tensor column_sums(const at::Tensor& rows, std::int64_t sums) {
   return at::zeros({(count_of(rows) + kBlock - 1) / kBlock, sums, width_of(rows)}, rows.options());
 }
 
 // Sets sum[j] = residual[j] + kept[j] factor (output[j] + bias[j]). A null `kept` drops nothing; a
-// null bias is 0. Each case has its loop: GCC does not vectorize one loop for all of them without
-// AVX.
+// null bias counts as 0. Each case has its own loop, because without AVX GCC does not vectorize one
+// loop for all cases.
 template <typename Real>
 QL_VECTOR_BODY void add_row(const Real* residual, const Real* output, const Real* bias,
                             const std::uint8_t* kept, Real factor, std::int64_t width, Real* sum) {
@@ -69,7 +69,8 @@ QL_VECTOR_BODY void add_row(const Real* residual, const Real* output, const Real
 //
 //   normalized[j] = s (x[j] - m) weight[j] + bias[j]     statistics = {m, s}
 //
-// A null weight stands for weight 1 and bias 0. Sums are taken in lanes, see kernels/vector.h.
+// A null weight stands for weight 1 and bias 0. Sums are computed in several lanes
+// (kernels/vector.h).
 template <typename Real>
 QL_VECTOR_BODY void normalize_row(const Real* row, const Real* weight, const Real* bias,
                                   std::int64_t width, Real* normalized, Real* statistics) {
@@ -100,7 +101,7 @@ QL_VECTOR_BODY void normalize_row(const Real* row, const Real* weight, const Rea
 }
 
 // Sets to[j] = before[j] + deviation (h[j] - mean(h) - y[j] mean(h y)), with h for `slopes` and y
-// for `values`; a null `before` is 0. `to` may be `slopes`.
+// for `values`; a null `before` counts as 0. `to` may be `slopes`.
 template <typename Real>
 QL_VECTOR_BODY void normalize_row_gradient(const Real* slopes, const Real* values, Real deviation,
                                            const Real* before, std::int64_t width, Real* to) {
@@ -146,7 +147,7 @@ QL_VECTOR_BODY void normalize_block_body(const Real* states, const Real* weight,
 }
 QL_VECTOR_KERNEL(normalize_block)
 
-// output = kept factor sum_gradient; bias += the sum of `output` over the rows.
+// Sets output = kept factor sum_gradient, and adds the sum of `output` over the rows to `bias`.
 template <typename Real>
 QL_VECTOR_BODY void add_gradient_block_body(const Real* sum_gradient, const std::uint8_t* kept,
                                             Real factor, std::int64_t rows, std::int64_t width,
@@ -163,16 +164,16 @@ QL_VECTOR_BODY void add_gradient_block_body(const Real* sum_gradient, const std:
 }
 QL_VECTOR_KERNEL(add_gradient_block)
 
-// Points to the gradients of a block of rows. `columns` holds the block's sums by column for the
-// norm's weight, the norm's bias and the output's bias, in this order. A null `output` is not
-// written: without dropout it equals `residual`.
+// Points to the gradients of a block of rows. `columns` holds the block's column sums, which are
+// the gradients of the norm's weight, the norm's bias and the output's bias, in this order.
+// `output` is null without dropout, because it would equal `residual`.
 template <typename Real>
 struct AddNormTarget {
   Real *residual, *output, *columns, *scratch;
 };
 
-// Let x be a row of `sums`, m and s its two statistics, y = s (x - m), g its row of `gradient` and
-// h = g weight. A mean is over the row's columns. Then the results are:
+// Let x be a row of `sums`, m and s its two statistics, y = s (x - m), g the same row of `gradient`
+// and h = g weight. A mean is taken over the columns of a row. Then the results are:
 //
 //   residual    = sum_gradient + s (h - mean(h) - y mean(h y))
 //   output      = kept factor residual
@@ -186,8 +187,8 @@ QL_VECTOR_BODY void add_norm_gradient_block_body(const Real* sums, const Real* s
                                                  Real factor, std::int64_t rows, std::int64_t width,
                                                  AddNormTarget<Real> out) {
   Real* values = out.scratch;          // the normalized row, without weight and bias
-  Real* slopes = out.scratch + width;  // its gradient
-  Real* weights = out.columns;         // column sums
+  Real* slopes = out.scratch + width;  // the gradient of the normalized row
+  Real* weights = out.columns;         // the column sums of the block
   Real* norm_biases = weights + width;
   Real* biases = norm_biases + width;
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -218,7 +219,8 @@ QL_VECTOR_BODY void add_norm_gradient_block_body(const Real* sums, const Real* s
 }
 QL_VECTOR_KERNEL(add_norm_gradient_block)
 
-// In place, with y for a row of `values`: gradient = deviation (g - mean(g) - y mean(g y)).
+// Sets gradient = deviation (g - mean(g) - y mean(g y)) in place, with g for a row of `gradient`
+// and y for the same row of `values`.
 template <typename Real>
 QL_VECTOR_BODY void normalize_gradient_block_body(Real* gradient, const Real* values,
                                                   const Real* deviations, std::int64_t rows,
@@ -231,7 +233,8 @@ QL_VECTOR_BODY void normalize_gradient_block_body(Real* gradient, const Real* va
 }
 QL_VECTOR_KERNEL(normalize_gradient_block)
 
-// hidden = kept factor max(0, inner + bias). There are two loops for the reason given in add_row().
+// Sets hidden = kept factor max(0, inner + bias). There are two loops for the reason given at
+// add_row().
 template <typename Real, typename Number>
 QL_VECTOR_BODY void relu_block_body(const Real* inner, const Real* bias, const std::uint8_t* kept,
                                     Real factor, std::int64_t rows, std::int64_t width,
@@ -253,7 +256,8 @@ QL_VECTOR_BODY void relu_block_body(const Real* inner, const Real* bias, const s
 }
 QL_VECTOR_KERNEL(relu_block)
 
-// slopes = factor gradient where hidden > 0, else 0; bias += the sum of the result over the rows.
+// Sets slopes = factor gradient where hidden > 0, else 0, and adds the unrounded slopes of all rows
+// to `bias`.
 template <typename Real, typename Number>
 QL_VECTOR_BODY void relu_gradient_block_body(const Real* gradient, const Number* hidden,
                                              Real factor, std::int64_t rows, std::int64_t width,

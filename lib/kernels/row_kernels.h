@@ -1,10 +1,10 @@
-// Computes on rows of states around a layer's matrix products: sums with bias, dropout and
-// residual, layer norm, ReLU, and their gradients. Each is one pass over memory, on the CPU and
-// outside of autograd.
+// Has the operations on rows of states between a layer's matrix products: sums with bias, dropout
+// and residual, layer norm, ReLU, and their gradients. Each operation is one pass over memory, on
+// the CPU and outside of autograd.
 //
-// Tensors are contiguous, float32 or float64; "rows" are [rows, width], whatever dimensions the
-// tensors have before the last one. Sums over rows are taken in blocks of fixed size, so that they
-// do not depend on the number of threads.
+// Tensors are contiguous, float32 or float64. A tensor is treated as rows [rows, width], whatever
+// dimensions it has before the last one. Sums over rows are computed in blocks of fixed size, so
+// that the sums do not depend on the number of threads.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -26,8 +26,8 @@ struct NormalizedRows {
   at::Tensor values;
   at::Tensor statistics;  // [rows, 2]: mean and 1 / deviation
 };
-// Also sets `factor` to the values as an operand in the precision of `beside`, another operand
-// (kernels/product.h).
+// Normalizes rows, and sets `factor` to the normalized values as an operand in the precision of
+// `beside`, another operand (kernels/product.h).
 NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight,
                               const at::Tensor& bias, const at::Tensor& beside, at::Tensor& factor);
 
@@ -40,22 +40,23 @@ struct AddedRows {
 AddedRows add_rows(const ResidualRows& input, const at::Tensor& weight = {},
                    const at::Tensor& bias = {});
 
-// Holds the gradients of add_rows(). Those of the norm are undefined without a norm.
+// Holds the gradients of add_rows(). norm_weight and norm_bias stay undefined if add_rows() got no
+// weight.
 struct AddGradients {
   at::Tensor residual, output, bias, norm_weight, norm_bias;
 };
-// Returns them for add_rows() without a weight.
+// Returns the gradients of add_rows() without a weight.
 AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const DropoutMask& kept,
                                 bool with_bias);
-// Returns them for add_rows() with a weight, given those of its sum (undefined: zeros) and of the
-// normalized rows.
+// Returns the gradients of add_rows() with a weight, given the gradients of the sum (undefined
+// means zero) and of the normalized rows.
 AddGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weight,
                                 const at::Tensor& sum_gradient,
                                 const at::Tensor& normalized_gradient, const DropoutMask& kept,
                                 bool with_bias);
 
-// Turns the gradient with respect to the normalized `values` (weight 1, bias 0) into that with
-// respect to the states before the norm. `deviations` [rows] holds 1 / deviation.
+// Turns the gradient with respect to the normalized `values` (weight 1, bias 0) into the gradient
+// with respect to the states before the norm. `deviations` [rows] holds 1 / deviation.
 void normalize_rows_gradient_(at::Tensor& gradient, const at::Tensor& values,
                               const at::Tensor& deviations);
 
@@ -63,14 +64,15 @@ void normalize_rows_gradient_(at::Tensor& gradient, const at::Tensor& values,
 // `beside`.
 at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor& factor);
 
-// Sets hidden = dropout(relu(inner + bias)). `hidden` is `inner` itself, or a bfloat16 tensor, for
-// which the values are rounded.
+// Sets hidden = dropout(relu(inner + bias)). `hidden` is `inner` itself, or a bfloat16 tensor that
+// gets the rounded values.
 void relu_rows(const at::Tensor& inner, const at::Tensor& bias, const DropoutMask& kept,
                const at::Tensor& hidden);
 
 // Given the gradient of relu_rows()'s result `hidden`, sets `slopes` to the gradient of its input,
 // and returns the gradient of the bias. Elements that were dropped or negative are 0 in `hidden`,
-// so the mask is not needed again. `slopes` is `gradient` itself, or of bfloat16 like `hidden`.
+// so the mask is not needed again. `slopes` is `gradient` itself, or a bfloat16 tensor if `hidden`
+// is one.
 at::Tensor relu_rows_gradient(const at::Tensor& gradient, const at::Tensor& hidden, double factor,
                               const at::Tensor& slopes);
 

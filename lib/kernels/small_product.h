@@ -1,4 +1,5 @@
-// Multiplies matrices that are too small for a BLAS: those of attention, and those of few rows.
+// Multiplies matrices that are too small for a BLAS: the matrices of attention, and matrices of few
+// rows.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +10,12 @@
 
 namespace ql::kernels {
 
-// Computes C = A B or C = C + A B for the products of attention, which are too small for a BLAS to
-// be fast, or read their matrices in unusual ways. A is read element by element and B in panels. A
-// panel holds 64 bytes of every row of B one after another, so that it is read sequentially
-// whatever the matrix's width.
+// SmallProduct describes C = A B or C = C + A B for attention, where matrix products are too small
+// for a BLAS to be fast, or read their matrices in unusual ways. A is read element by element and B
+// in panels. A panel holds 64 bytes of every row of B, one row after another, so that the panel is
+// read sequentially whatever the width of B.
 
-// A panel has this many columns. Unused columns after the last one are 0.
+// A panel has this many columns. Unused columns of the last panel are 0.
 template <typename Real>
 constexpr std::int64_t kPanel = 64 / static_cast<std::int64_t>(sizeof(Real));
 
@@ -42,8 +43,8 @@ struct Panels {
   static Panels in_place(const Real* data, std::int64_t row) { return {data, kPanel<Real>, row}; }
 };
 
-// C[i][n] = sum over k of A[i][k] B[k][n], where A[i][k] = a[i * a_row + k * a_inner] and C[i][n] =
-// c[i * c_row + n].
+// Describes the product C[i][n] = sum over k of A[i][k] B[k][n], where A[i][k] = a[i * a_row + k *
+// a_inner] and C[i][n] = c[i * c_row + n].
 template <typename Real>
 struct SmallProduct {
   std::int64_t rows = 0, columns = 0, inner = 0;
@@ -52,19 +53,19 @@ struct SmallProduct {
   Panels<Real> b = {};
   Real* c = nullptr;
   std::int64_t c_row = 0;
-  bool add = false;     // to the elements of C
+  bool add = false;     // add to C instead of setting it
   bool padded = false;  // C's rows have room for complete panels
-  // Rows are computed several at a time. Columns that are outside of column_band in all of these
-  // rows may be skipped. A is read at every k that is in inner_band for at least one of these rows,
-  // so it must be 0 where only some of them have it.
+  // Rows are computed in groups. Columns that are outside of column_band in all rows of a group may
+  // be skipped. For all rows of a group, A is read at every k that is in the inner_band of at least
+  // one of them, so A must be 0 where k is outside of a row's own inner_band.
   Band column_band = Band::all(columns), inner_band = Band::all(inner);
 };
 
-// A pass over a panel keeps the sums of this many rows in registers: twelve vectors.
+// A pass over a panel keeps the sums of this many rows in twelve vector registers.
 template <int kBytes>
 constexpr std::int64_t kTileRows = 12 * kBytes / 64;
-// No version takes more rows. So none reads more than kMostTileRows - 1 elements of A outside of a
-// row's inner_band.
+// No version computes more rows in one pass. So none reads more than kMostTileRows - 1 elements of
+// A outside of a row's inner_band.
 constexpr std::int64_t kMostTileRows = kTileRows<64>;
 
 struct Range {
@@ -113,7 +114,7 @@ QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real>* product, std::int64_
     const std::int64_t first = panel * kPanel<Real>;
     Real* c = product->c + row * product->c_row + first;
     if (!product->padded && product->columns < first + kPanel<Real>) {
-      // C has no room for all of the last panel, so it goes through a buffer.
+      // C has no room for all of the last panel, so the panel goes through a buffer.
       Real rest[kRows * kPanel<Real>];
       QL_UNROLL
       for (int i = 0; i < kRows; ++i) {
@@ -161,7 +162,7 @@ QL_VECTOR_BODY void multiply_some_rows(const SmallProduct<Real>* product, std::i
 
 template <int kBytes, typename Real>
 QL_VECTOR_BODY void multiply_body(const SmallProduct<Real>* product) {
-  // Parts of equal size keep the registers busier than full parts and a small rest.
+  // Tiles of nearly equal size use the registers better than full tiles and a small last one.
   std::int64_t tiles = (product->rows + kTileRows<kBytes> - 1) / kTileRows<kBytes>;
   for (std::int64_t row = 0; row < product->rows; --tiles) {
     const std::int64_t count = (product->rows - row + tiles - 1) / tiles;
@@ -171,8 +172,8 @@ QL_VECTOR_BODY void multiply_body(const SmallProduct<Real>* product) {
 }
 QL_REGISTER_KERNEL(multiply)
 
-// Packs a matrix into panels at `to`. Its row k has the `width` elements rows[k][offset ...], plus
-// `bias` unless that is null.
+// Describes how a matrix is packed into panels at `to`. Row k of the matrix has the `width`
+// elements that begin at rows[k][offset], plus `bias` unless `bias` is null.
 template <typename Real>
 struct Packing {
   const Real* const* rows = nullptr;
@@ -250,12 +251,13 @@ QL_VECTOR_BODY void pack_columns_body(const Packing<Real>* packing) {
 }
 QL_REGISTER_KERNEL(pack_columns)
 
-// These multiply few rows with a layer's weights. Every weight is read once, in place. A BLAS first
-// copies the weights into its own order, which takes longer than the product of few rows.
+// The rest of this file multiplies few rows of states with a layer's weights. Every weight is read
+// once, in place. A BLAS first copies the weights into its own order, which takes longer than the
+// multiplication of few rows.
 
 // Describes result[row][column] = sum over k of states[row][k] weights[column][k] + bias[column],
-// for the columns from `begin` up to `end`. The rows of states and weights are contiguous; those of
-// the result are `pitch` elements apart. The weights are Real or bfloat16.
+// for the columns from `begin` up to `end`. The rows of states and weights are contiguous; the rows
+// of the result are `pitch` elements apart. The weights are Real or bfloat16.
 template <typename Real, typename Number>
 struct RowProducts {
   std::int64_t rows = 0, width = 0, columns = 0, begin = 0, end = 0, pitch = 0;
@@ -265,9 +267,9 @@ struct RowProducts {
   Real* result = nullptr;
 };
 
-// Adds up the lanes of as many vectors as a vector has lanes: lane i of the first becomes
-// sum_of_lanes() of vector i, to the last bit. A step adds the two halves of each sum, of two
-// vectors at once, until every sum is one lane.
+// Adds up the lanes of each of kSize vectors, where kSize is the number of lanes. Lane i of the
+// first vector becomes sum_of_lanes() of vector i, to the last bit. A step adds one half of the
+// lanes to the other half, for two vectors at once, until every sum is one lane.
 template <int kBytes, typename Real, int kStep = Register<Real, kBytes>::kSize / 2>
 QL_VECTOR_BODY void add_up_lanes(typename Register<Real, kBytes>::Vector* sums) {
   using Shape = Register<Real, kBytes>;
@@ -297,7 +299,8 @@ QL_VECTOR_BODY void find_totals(typename Register<Real, kBytes>::Vector* sums, R
 }
 
 // Computes a block of rows and columns. Every element has its own sum, a vector whose lanes are
-// added up at the end, so the result does not depend on the elements that are computed with it.
+// added up at the end, so an element does not depend on the elements that are computed together
+// with it.
 template <int kBytes, int kBlockRows, int kBlockColumns, typename Real, typename Number>
 QL_VECTOR_BODY void multiply_block(const RowProducts<Real, Number>* product, std::int64_t row,
                                    std::int64_t column) {
@@ -351,7 +354,8 @@ QL_VECTOR_BODY void multiply_block(const RowProducts<Real, Number>* product, std
   }
 }
 
-// Blocks of this many columns leave registers for the states: AVX-512 has twice as many.
+// Blocks of this many columns leave registers for the states; AVX-512 has twice as many registers
+// as AVX2.
 template <int kBytes>
 constexpr int kColumns = kBytes == 64 ? 4 : 2;
 constexpr int kRows = 4;

@@ -1,4 +1,4 @@
-// Implements the autograd function of the cross entropy by clusters, and the same by plain
+// Implements the autograd function of the cross entropy by clusters, and the same losses by ATen's
 // operations.
 
 #include "kernels/softmax.h"
@@ -60,13 +60,13 @@ struct SoftmaxGradients {
   SoftmaxWeights weights;
 };
 
-// Returns true if all clusters share one tensor.
+// Returns true if several clusters share one tensor of weights.
 bool are_shared(const SoftmaxWeights& weights) {
   return weights.weights.size() < weights.ends.size();
 }
 
-// Divides a tensor that all clusters share. One split has one gradient, where every narrow() would
-// have a gradient of the tensor's full size.
+// Divides a tensor that all clusters share into one part per cluster. The split has a single
+// gradient, whereas every narrow() would have a gradient of the tensor's full size.
 std::vector<at::Tensor> by_cluster(const SoftmaxWeights& weights,
                                    const std::vector<at::Tensor>& tensors) {
   if (!are_shared(weights)) return tensors;
@@ -76,8 +76,8 @@ std::vector<at::Tensor> by_cluster(const SoftmaxWeights& weights,
   return tensors.front().split_with_sizes(sizes);
 }
 
-// Allocates the gradients. A gradient stays undefined if it is not wanted or if no row has a part
-// in it.
+// Allocates the gradients. A gradient stays undefined if it is not wanted or if no row contributes
+// to it.
 SoftmaxGradients make_gradients(const at::Tensor& states, const SoftmaxWeights& weights,
                                 const std::vector<std::int64_t>& counts, bool wanted) {
   const auto room = [wanted](const at::Tensor& tensor, bool used) {
@@ -148,8 +148,7 @@ ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weight
   return result;
 }
 
-// Returns the same weights with tables of every cluster's own. In the head's, the rows of the other
-// clusters follow the rows of its ids.
+// Returns the same weights, with a separate table and a separate bias for every cluster.
 SoftmaxWeights separated(const SoftmaxWeights& weights) {
   SoftmaxWeights separate = weights;
   separate.weights = by_cluster(weights, weights.weights);
@@ -157,8 +156,8 @@ SoftmaxWeights separated(const SoftmaxWeights& weights) {
   return separate;
 }
 
-// Returns the logits of `cluster` over its own table; in the head's, those of the other clusters
-// follow.
+// Returns the logits [rows, columns] of `cluster` over its own table. For the head (cluster 0), the
+// logits of the other clusters follow.
 at::Tensor cluster_logits(const at::Tensor& states, const SoftmaxWeights& weights,
                           std::size_t cluster) {
   const at::Tensor& projection = weights.projections[cluster];
@@ -170,7 +169,7 @@ at::Tensor cluster_logits(const at::Tensor& states, const SoftmaxWeights& weight
   return logits;
 }
 
-// Returns the logarithms of the softmax that `cluster` has over its own table.
+// Returns the logarithm of the softmax over cluster_logits().
 at::Tensor cluster_log_softmax(const at::Tensor& states, const SoftmaxWeights& weights,
                                std::size_t cluster) {
   // The logits may be rounded (machine/device.h); their softmax never is.
@@ -178,8 +177,8 @@ at::Tensor cluster_log_softmax(const at::Tensor& states, const SoftmaxWeights& w
                          weights.weights[cluster].scalar_type());
 }
 
-// Returns the log probabilities of all ids: the head's own columns, and for a tail the head's
-// column of that cluster plus the tail's log softmax.
+// Returns the values of all ids, given log probabilities or logits of the head: the head's own
+// columns, and for another cluster the head's column of that cluster plus the tail's log softmax.
 at::Tensor join_clusters(const at::Tensor& head, const at::Tensor& states,
                          const SoftmaxWeights& weights) {
   std::vector<at::Tensor> parts = {head.narrow(1, 0, weights.ends.front())};
@@ -210,13 +209,13 @@ struct SoftmaxProblem {
 
 struct ClusteredLosses {
   at::Tensor losses;        // [rows], before the problem's factor
-  variable_list gradients;  // of all_of() the problem's tensors
+  variable_list gradients;  // in the order of all_of()
 };
 
 // Computes the losses on the CPU and outside of autograd. With contiguous `factors` [rows] it also
-// computes the gradients of sum(factors * losses) for the tensors that require one. The others stay
-// undefined, as do those of the weights, biases and projections of a cluster without rows, unless
-// all clusters share them.
+// computes the gradients of sum(factors * losses) for the tensors that require one. Other gradients
+// stay undefined. The gradients for a cluster without rows also stay undefined, except for weights
+// and biases that all clusters share.
 ClusteredLosses clustered_losses(const SoftmaxProblem& problem, const at::Tensor& factors) {
   const at::NoGradGuard no_grad;
   const SoftmaxWeights& weights = problem.weights;
@@ -248,7 +247,7 @@ ClusteredLosses clustered_losses(const SoftmaxProblem& problem, const at::Tensor
 // The forward pass hands this to the backward pass.
 struct KeptInputs : torch::CustomClassHolder {
   SoftmaxProblem problem;
-  variable_list gradients;  // of the losses times the factor; the first backward pass takes them
+  variable_list gradients;  // of the losses times the factor, until a backward pass takes them
 };
 
 at::Tensor equal_factors(const SoftmaxProblem& problem) {
@@ -263,7 +262,8 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
     kept->problem = problem;
     ClusteredLosses found = clustered_losses(problem, equal_factors(problem));
     kept->gradients = std::move(found.gradients);
-    // Saving them makes autograd check their versions before the gradients are computed again.
+    // Saving the variables makes autograd check their versions before the gradients are computed
+    // again.
     context->save_for_backward(variables.vec());
     context->saved_data["kept"] =
         c10::IValue::make_capsule(c10::intrusive_ptr<torch::CustomClassHolder>(std::move(kept)));
@@ -290,7 +290,7 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (!inputs[i].defined()) continue;
       if (scaled && gradients[i].defined()) gradients[i].mul_(first);
-      // A moved gradient has one holder, which need not copy it.
+      // A moved gradient has a single owner, so autograd need not copy it.
       result.push_back(std::move(gradients[i]));
     }
     result.emplace_back();

@@ -36,8 +36,8 @@ QL_VECTOR_BODY Real row_maximum_body(const Real* row, const Real* bias, std::int
 QL_VECTOR_KERNEL(row_maximum)
 
 // Sets to[i] = e^(row[i] + bias[i] - maximum), which may be rounded, and returns the sum of the
-// values before rounding. Short float sums are added in double, so that the sum's error does not
-// grow with the vocabulary.
+// values before rounding. Sums of short chunks are added in double, so that the error does not grow
+// with the vocabulary.
 template <typename Real, typename Number>
 QL_VECTOR_BODY double exponentiate_body(const Real* row, const Real* bias, std::int64_t size,
                                         Real maximum, Number* to) {
@@ -90,7 +90,7 @@ QL_VECTOR_KERNEL(scale_and_subtract)
 // Describes consecutive columns of one set; `offset` columns of the softmax come before them.
 struct Panel {
   const SoftmaxColumns* set;
-  at::Tensor factor;  // of the set's weight
+  at::Tensor factor;  // operand of the set's weight
   std::int64_t first, size, offset;
 
   at::Tensor of(const at::Tensor& tensor) const { return tensor.narrow(0, first, size); }
@@ -112,20 +112,20 @@ std::vector<Panel> make_panels(const std::vector<SoftmaxColumns>& columns) {
 }
 
 // Works on one block of rows at a time. For a row with the state x, the factor f and the target t,
-// with the weight W_j and the bias b_j of column j:
+// and with the weight W_j and the bias b_j of column j:
 //
 //   z_j = x . W_j + b_j     e_j = e^(z_j - m)     s = sum_j e_j     loss = log s + m - z_t
 //
 // The gradients of f loss are
 //
 //   x   : (f / s) sum_j e_j W_j - f W_t
-//   W_j : sum over the rows of e_j (f / s) x, less f x where j = t
-//   b_j : sum over the rows of e_j (f / s), less f where j = t
+//   W_j : sum over the rows of e_j (f / s) x, minus f x where j = t
+//   b_j : sum over the rows of e_j (f / s), minus f where j = t
 //
-// f / s never multiplies the exponentials, only the narrower matrices in the products with them. m
+// f / s never scales the exponentials, only the narrower matrices that are multiplied with them. m
 // is the row's maximum over the panels read so far. Sums that were computed with a smaller m are
-// scaled by e^(smaller m - m) when they are used. Threads divide the rows, then the columns, so
-// that they wait for each other twice in a block.
+// scaled by e^(smaller m - m) when they are used. Threads first divide the rows of a block among
+// them, then the columns, so they wait for each other twice per block.
 template <typename Real>
 class SoftmaxBlock {
  public:
@@ -167,7 +167,7 @@ class SoftmaxBlock {
   }
 
  private:
-  // Estimates the time of one thread for the block's product of states and weights.
+  // Estimates the time that one thread takes for the block's matrix product of states and weights.
   double microseconds() const {
     const double weights = static_cast<double>(all_columns_) * static_cast<double>(width_);
     return machine::microseconds_of(static_cast<double>(count_) * weights, sizeof(Real) * weights);
@@ -176,7 +176,8 @@ class SoftmaxBlock {
   static T* data(const at::Tensor& tensor) {
     return tensor.data_ptr<T>();
   }
-  // These read the block's rows, counted from its first.
+  // The next four functions point to the data of the block; rows are counted from the block's first
+  // row.
   const std::int64_t* targets() const { return data<std::int64_t>(rows_.targets) + first_; }
   const Real* factors() const { return data<Real>(rows_.factors) + first_; }
   const Real* states(std::int64_t row) const {
@@ -189,8 +190,8 @@ class SoftmaxBlock {
   Real* maxima(std::size_t panel) {
     return maxima_.data() + panel * static_cast<std::size_t>(size_);
   }
-  // Returns rows [begin, end) of a panel's exponentials. The same memory holds its logits first,
-  // unless these have to be rounded.
+  // Returns rows [begin, end) of a panel's exponentials. The same memory first holds the panel's
+  // logits, unless the exponentials are rounded.
   at::Tensor values(const Panel& panel, std::int64_t begin, std::int64_t end) const {
     if (!with_gradients_) {
       return exponentials_.view({size_, pitch_})
@@ -245,8 +246,9 @@ class SoftmaxBlock {
     }
   }
 
-  // Reads all rows, without gradients, a panel in each piece of work. A panel finds its own maximum
-  // and sum for every row; the results are then joined in the order of panels.
+  // Computes the losses of all rows without gradients, one panel in each piece of work. A piece
+  // finds the maximum and the sum of its panel for every row; the results are then combined in the
+  // order of panels.
   void read_panels(Real* losses) {
     std::vector<double> sums(maxima_.size());
     const at::Tensor states = to_operand(rows_.states, panels_.front().factor);
@@ -287,8 +289,8 @@ class SoftmaxBlock {
     if (target >= 0 && target < panel.size) target_logit = logits[target] + bias[target];
   }
 
-  // Sets a row's exponentials and adds them to its sum. Sets `target_logit` to z_t if the target is
-  // in the panel.
+  // Sets the exponentials of a row in this panel, and adds them to the row's sum. Sets
+  // `target_logit` to z_t if the target is in the panel.
   template <typename Number>
   void exponentiate_row(std::size_t index, std::int64_t row, const Real* logits, const Real* bias,
                         Real& target_logit, Number* exponentials) {
@@ -313,8 +315,8 @@ class SoftmaxBlock {
   }
 
   // Sets scaled_states = scales x with scales = (f / s) e^(m of this panel - final m), because this
-  // panel's exponentials were reduced by its own m. With `again`, both tensors hold the values of
-  // the previous panel.
+  // panel's exponentials were computed with the panel's m. With `again`, both tensors still hold
+  // the values of the previous panel, which are kept for rows with the same m.
   void scale_states(std::size_t index, bool again, const at::Tensor& scaled_states,
                     const at::Tensor& scales) {
     const Real* own = maxima(index);
@@ -381,12 +383,12 @@ class SoftmaxBlock {
   const bool with_gradients_ = rows_.factors.defined();
   const std::int64_t width_ = rows_.states.size(1);
   const std::int64_t all_columns_ = panels_.back().offset + panels_.back().size;
-  // The elements kept of a row. Without gradients a panel's exponentials are not kept once they
-  // have been read.
+  // This is the number of elements of exponentials_ per row: all columns with gradients, else the
+  // columns of one panel, because a panel is not needed after it was read.
   const std::int64_t pitch_ =
       with_gradients_ ? all_columns_ : std::min(all_columns_, kPanelColumns);
   std::int64_t size_ = 0;               // rows of a block
-  std::int64_t first_ = 0, count_ = 0;  // the block's rows
+  std::int64_t first_ = 0, count_ = 0;  // first row and row count of the block
   at::Tensor exponentials_;             // panel after panel
   std::vector<double> sums_;
   std::vector<Real> maxima_;

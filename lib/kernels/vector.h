@@ -1,5 +1,5 @@
-// Has the means of vectorized kernels: loops that are compiled in three versions, registers, and
-// bfloat16 elements.
+// Has the tools for vectorized kernels: loops that are compiled in three versions, vectors of
+// register size, and bfloat16 elements.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,7 +16,8 @@
 
 #define QL_VECTOR_BODY static inline __attribute__((always_inline))
 
-// Precedes a loop of at most 16 rounds over vectors that are to stay in registers.
+// Unrolls the loop that follows, of at most 16 iterations, so that the loop's vectors stay in
+// registers.
 #if defined(__clang__)
 #define QL_UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
@@ -62,15 +63,15 @@
 
 namespace ql::kernels {
 
-// Loops that the compiler turns into vector code, in three versions, one of which is chosen when
-// the program runs: for any processor, for one with AVX2 and FMA, and for one with AVX-512.
+// A kernel is a loop that the compiler turns into vector code in three versions: for any processor,
+// for one with AVX2 and FMA, and for one with AVX-512. The program chooses a version when it runs.
 //
 // Write the loop as a QL_VECTOR_BODY template; QL_VECTOR_KERNEL makes NAME(arguments) from
-// NAME_body, and NAME_in(version, arguments) for tests. A body has no lambdas and calls only other
-// bodies, because anything else would not be inlined. It sums in several lanes, because the
-// compiler keeps the order of floating-point additions. A body that holds vectors itself (Register,
-// below) takes the bytes of a vector register as its first template argument; QL_REGISTER_KERNEL
-// makes the kernel of such a body.
+// NAME_body, and NAME_in(version, arguments) for a given version. A body has no lambdas and calls
+// only other bodies, because anything else would not be inlined. A body sums in several lanes,
+// because the compiler keeps the order of floating-point additions and would not vectorize a single
+// sum. A body that holds vectors itself (Register, below) takes the size of a vector register in
+// bytes as its first template argument; QL_REGISTER_KERNEL makes the kernel of such a body.
 
 // A sum has this many lanes. They fill two AVX registers of float, or one of AVX-512.
 constexpr std::int64_t kLanes = 16;
@@ -82,7 +83,7 @@ QL_VECTOR_BODY Real sum_of(const Real* lanes) {
   return sum;
 }
 
-// sums[n] += rows[0][n] + rows[1][n] + ..., for `count` rows that are `stride` elements apart.
+// Adds rows[0][n] + rows[1][n] + ... to sums[n], for `count` rows that are `stride` elements apart.
 template <typename Real>
 QL_VECTOR_BODY void add_to_sums_body(const Real* rows, std::int64_t stride, std::int64_t count,
                                      std::int64_t width, Real* sums) {
@@ -92,9 +93,9 @@ QL_VECTOR_BODY void add_to_sums_body(const Real* rows, std::int64_t stride, std:
 }
 QL_VECTOR_KERNEL(add_to_sums)
 
-// Sets x = e^x for x <= 0, within two units of the last place; below -87 it stays at e^-87, about
-// 1e-38. Number and Integer are float and std::uint32_t, or vectors of float and std::int32_t. With
-// power = round(x / ln 2) and rest = x - power ln 2, e^x = 2^power e^rest.
+// Sets x = e^x for x <= 0, within two units of the last place; for x below -87 the result is e^-87,
+// about 1e-38. Number and Integer are float and std::uint32_t, or vectors of float and
+// std::int32_t. With power = round(x / ln 2) and rest = x - power ln 2, e^x = 2^power e^rest.
 template <typename Integer, typename Number>
 QL_VECTOR_BODY void exponentiate_in_place(Number& x) {
   constexpr float kLog2E = 1.44269504F;
@@ -130,7 +131,7 @@ QL_VECTOR_BODY float exponential(float x) {
 QL_VECTOR_BODY double exponential(double x) { return std::exp(x); }
 
 // Loops over vectors handle elements of bfloat16 by their bits, which are the upper half of a
-// float's.
+// float's bits.
 
 using Bfloat16Bits = std::uint16_t;
 
@@ -156,19 +157,20 @@ void with_numbers(const at::Tensor& tensor, const Work& work) {
   work(tensor.data_ptr<Real>());
 }
 
-// Sets `to` to the nearest bfloat16 value; a tie goes to the even one.
+// Sets `to` to the nearest bfloat16 value; a tie goes to the even value.
 QL_VECTOR_BODY void store_number(float number, Bfloat16Bits& to) {
   std::uint32_t bits;
   std::memcpy(&bits, &number, sizeof(bits));
   const std::uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-  // Rounding could turn a NaN into an infinity.
+  // Rounding could turn a NaN into an infinity, so a NaN is truncated, with a mantissa bit set.
   const std::uint32_t no_number = (bits >> 16) | 0x40;
   to = static_cast<Bfloat16Bits>((bits & 0x7FFFFFFF) > 0x7F800000 ? no_number : rounded);
 }
 QL_VECTOR_BODY void store_number(float number, float& to) { to = number; }
 QL_VECTOR_BODY void store_number(double number, double& to) { to = number; }
 
-// Copies and rounds. If source and target are the same memory, there is nothing to do.
+// Copies elements, and rounds them if Number is bfloat16. If source and target are the same memory,
+// there is nothing to do.
 template <typename Real, typename Number>
 QL_VECTOR_BODY void copy_numbers_body(const Real* from, std::int64_t count, Number* to) {
   if (static_cast<const void*>(from) == static_cast<const void*>(to)) return;
@@ -185,8 +187,8 @@ QL_VECTOR_BODY float load_number(Bfloat16Bits from) {
 QL_VECTOR_BODY float load_number(float from) { return from; }
 QL_VECTOR_BODY double load_number(double from) { return from; }
 
-// A Register has vectors of the size of a register, by GCC's vector extension, which Clang
-// supports, too. It is for kernels that do not leave the use of registers to the compiler.
+// Register declares vectors of the size of a register by GCC's vector extension, which Clang
+// supports, too. They are for kernels that do not leave the use of registers to the compiler.
 
 template <typename Real, int kBytes>
 struct Register {
@@ -197,8 +199,9 @@ struct Register {
 };
 
 // The functions below take vectors by reference: for vectors wider than the portable registers, the
-// calling convention of arguments by value is not defined. Memory need not be aligned. It is read
-// and written by assignment, not by std::memcpy(), so that the compiler keeps vectors in registers.
+// calling convention of arguments by value is not defined. The memory that they access need not be
+// aligned. Memory is read and written by assignment, not by std::memcpy(), so that the compiler
+// keeps vectors in registers.
 
 // Vector is kBytes of unaligned consecutive elements in memory.
 template <typename Number, int kBytes>
@@ -248,8 +251,8 @@ QL_VECTOR_BODY void count_up(std::int64_t first, Integers& numbers) {
   numbers += static_cast<std::decay_t<decltype(numbers[0])>>(first);
 }
 
-// Adds (or compares) one half of the lanes with the other until lane 0 is the sum (or the largest)
-// of all.
+// sum_of_lanes() adds one half of the lanes to the other half until lane 0 is the sum of all lanes.
+// largest_lane() compares the halves in the same way.
 template <typename Real, typename Vector>
 QL_VECTOR_BODY Real sum_of_lanes(const Vector& vector) {
   constexpr int kSize = sizeof(Vector) / sizeof(Real);
@@ -286,8 +289,9 @@ QL_VECTOR_BODY void exponentiate(typename Register<double, kBytes>::Vector& x) {
   }
 }
 
-// Returns the lane that exchange() takes from (a, b). From every two neighbouring blocks of kStep
-// lanes it takes the first one (with kSecond the second) of a, then that of b.
+// Returns the index in concat(a, b) of the element that exchange() moves to `lane`. From every two
+// neighbouring blocks of kStep lanes, exchange() takes the first block (with kSecond the second
+// one) of a, then the same block of b.
 template <int kSize, int kStep, bool kSecond>
 constexpr int exchanged_lane(int lane) {
   const bool from_a = (lane & kStep) == 0;
@@ -309,8 +313,9 @@ QL_VECTOR_BODY void exchange(Vector& a, Vector& b, std::index_sequence<kLanes...
   a = first;
 }
 
-// Transposes a square: as many vectors as a vector has lanes. It calls itself with a kStep of 1, 2,
-// 4 and so on, and each time exchanges blocks of kStep lanes between vectors that are kStep apart.
+// Transposes a square matrix of as many vectors as a vector has lanes. The function calls itself
+// with a kStep of 1, 2, 4 and so on, and each time exchanges blocks of kStep lanes between vectors
+// that are kStep apart.
 template <typename Real, int kBytes, int kStep = 1>
 QL_VECTOR_BODY void transpose(typename Register<Real, kBytes>::Vector* vectors) {
   constexpr int kSize = Register<Real, kBytes>::kSize;
