@@ -1,5 +1,5 @@
-// Applies the poolings of net/network.h, and implements accumulation, and the compressed memories
-// and their losses.
+// Applies the poolings of net/network.h, and implements accumulation, compressed memories, and the
+// losses of compressed memories.
 
 #include "nn/compression.h"
 
@@ -16,7 +16,7 @@ at::Tensor compress(const at::Tensor& states, net::Pool pool, std::int64_t rate)
 at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous,
                     const net::Stage& output) {
   if (output.stride == 1) return states;
-  // The tokens before the end of the first new state take the state before the new ones.
+  // Tokens before the last token of the first new state take the state before the new states.
   at::Tensor sources;
   if (output.segment > output.new_states) {
     sources = states.narrow(1, output.segment - output.new_states - 1, output.new_states + 1);
@@ -78,7 +78,7 @@ static at::Tensor convolution_groups(const net::Network& network, const at::Tens
 
 static at::Tensor keep_most_used(const at::Tensor& states, const at::Tensor& usage,
                                  std::int64_t count) {
-  // A stable sort of the reversed order puts the newer of two equal ones first.
+  // A stable sort of the reversed order puts the newer of two equally used states first.
   const at::Tensor newest_first = usage.flip(1);
   const at::Tensor most_used = std::get<1>(at::sort(newest_first, /*stable=*/true, 1, true));
   const at::Tensor kept = usage.size(1) - 1 - most_used.narrow(1, 0, count);
@@ -86,7 +86,8 @@ static at::Tensor keep_most_used(const at::Tensor& states, const at::Tensor& usa
   return states.gather(1, in_order.unsqueeze(2).expand({-1, -1, states.size(2)}));
 }
 
-// The queries see every key, wherever they are, because the comparison leaves positions out.
+// Every query sees every key, because the comparison in attention_reconstruction() ignores
+// positions.
 static at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys_values) {
   kernels::AttentionInput input;
   input.queries = queries;
@@ -95,12 +96,13 @@ static at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys_value
   return kernels::relative_attention(input);
 }
 
-// The losses by which a layer learns its compression are the mean square of a difference. `states`
-// have no gradient, and `compressed` is compress_memories() of them. The gradient reaches
-// `compressed`, thus the convolution's weights, and the decoder's weights, but not the network.
+// A layer learns its compression by one of two losses, each a mean squared error. `states` have no
+// gradient, and `compressed` is the result of compress_memories() for them. The gradient reaches
+// `compressed`, and so the convolution's weights, and also the decoder's weights, but no other
+// weights of the network.
 
-// Compares the layer's content attention over `compressed` with that over the states; `projected`
-// has the layer's queries, and its keys and values of the states.
+// Compares the layer's content attention over `compressed` with its content attention over the
+// states. `projected` has the layer's queries, and the keys and values of the states.
 static at::Tensor attention_reconstruction(const LayerContext& context,
                                            const kernels::QueriesKeysValues& projected,
                                            const at::Tensor& compressed) {
@@ -115,7 +117,8 @@ static at::Tensor attention_reconstruction(const LayerContext& context,
   return at::mse_loss(of_compressed, of_states);
 }
 
-// Returns kernels::project() with the weight that `arrange` makes of a parameter's elements.
+// Returns kernels::project() with a weight that `arrange` makes by reordering a parameter's
+// elements.
 template <typename Arrange>
 static at::Tensor project_arranged(const at::Tensor& states, const at::Tensor& parameter,
                                    const at::Tensor& bias, const Arrange& arrange) {
@@ -129,7 +132,8 @@ static at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& s
                                 const at::Tensor& compressed) {
   const CompressionParameters& parameters = context.parameters.compression;
   const at::Tensor groups = convolution_groups(context.network, states);
-  // One product decodes complete groups: its outputs are in the order of a group's elements.
+  // One matrix product decodes complete groups, because its outputs are in the order of a group's
+  // elements.
   const at::Tensor decoded =
       project_arranged(compressed, parameters.decoder_weight, {}, [](const at::Tensor& weight) {
         return weight.permute({2, 1, 0}).flatten(0, 1);
@@ -142,8 +146,8 @@ at::Tensor compress_memories(const net::Network& network, const LayerParameters&
   const std::int64_t count = states.size(1) / network.rate;
   if (network.pool == net::Pool::kMostUsed) return keep_most_used(states, usage, count);
   if (!network.learns_compression()) return compress(states, network.pool, network.rate);
-  // The convolution is one product over groups of states, with the weight's columns in the order of
-  // a group's elements.
+  // The convolution is one matrix product over groups of states, with the weight's columns in the
+  // order of a group's elements.
   const at::Tensor groups = convolution_groups(network, states).flatten(2, 3);
   return project_arranged(
       groups, parameters.compression.weight, parameters.compression.bias,

@@ -15,39 +15,39 @@
 
 namespace ql::nn {
 
-// This compresses between two scales (paper, section 2.3: f_c).
-
-// Pools `states` [batch, length, d_model] with width and stride `rate`; length must be a multiple
-// of rate. Returns [batch, length / rate, d_model].
+// Compresses between two scales (paper, section 2.3: f_c): pools `states` [batch, length, d_model]
+// with width and stride `rate`. The length must be a multiple of the rate. Returns [batch, length /
+// rate, d_model].
 at::Tensor compress(const at::Tensor& states, net::Pool pool, std::int64_t rate);
 
 // The accumulation layer up-samples the states of coarse scales causally and averages them with
 // those of finer scales (paper, sections 2.2 and 2.3).
 
 // Repeats the states of one scale so that token p of the segment gets the last state whose newest
-// covered token is <= p. `states` [batch, output.segment, d_model] are the scale's `output`;
-// `previous` [batch, 1, d_model] is the state before them, undefined if there is none: then the
-// first stride-1 tokens get zeros. It is read only if output.segment == output.new_states. Returns
-// [batch, output.new_states * output.stride, d_model].
+// covered token is <= p. `states` [batch, output.segment, d_model] are those of the stage `output`,
+// the scale's output. `previous` [batch, 1, d_model] is the state before them. If `previous` is
+// undefined, the first stride-1 tokens get zeros. `previous` is read only if output.segment ==
+// output.new_states. Returns [batch, output.new_states * output.stride, d_model].
 at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous, const net::Stage& output);
 
 // Returns the average of the up-sampled scales without those that droppath drops. If
-// step.scale_weights are defined, they decide this.
+// step.scale_weights are defined, they are the weights of the scales.
 at::Tensor average_scales(const std::vector<at::Tensor>& scales, double droppath,
                           const StepOptions& step);
 
-// Returns the same choice as weights, one for each scale: 0, or 1 / (number of kept scales).
+// Returns droppath's choice of scales as weights, one for each scale: 0, or 1 / (number of kept
+// scales).
 std::vector<double> droppath_weights(std::int64_t scales, double droppath, const StepOptions& step);
 
 // The second memory of the Compressive Transformer (Rae et al., 2020) has compressed states: `rate`
 // states that were evicted from the memory become one.
 
-// Compresses the `states` [batch, n, d_model] of one step, n a multiple of the rate c, to [batch, n
-// / c, d_model]. The network's pool decides how:
+// Compresses the `states` [batch, n, d_model] of one step to [batch, n / c, d_model], where n is a
+// multiple of the rate c. The network's pool decides how:
 //  - maximum, mean, or the layer's convolution of c neighbours;
 //  - the layer's convolution dilated by n / c: it reads the states k, k + n/c, k + 2n/c, ...;
 //  - the n / c states with the most `usage` [batch, n] (kernels/attention.h), in their order in
-//    time; of two equal ones the newer. Other pools do not read `usage`.
+//    time; of two equally used states, the newer is taken. Other pools do not read `usage`.
 at::Tensor compress_memories(const net::Network& network, const LayerParameters& parameters,
                              const at::Tensor& states, const at::Tensor& usage);
 
@@ -57,12 +57,12 @@ at::Tensor newest_states(const at::Tensor& older, const at::Tensor& newer);
 struct CompressiveOutput {
   at::Tensor states;             // [batch, segment, d_model]
   at::Tensor compressed_memory;  // for the next step
-  at::Tensor reconstruction;     // the layer's loss; undefined unless it learns in training
+  at::Tensor reconstruction;     // the compression's loss; undefined unless training learns it
 };
 
-// Runs the layer of the stage `input` over the `window`, concat(compressed memory, memory,
-// segment), whose last states are `states`. After this step the oldest `segment` states after the
-// compressed memory are evicted and enter the compressed memory.
+// Runs the layer that reads the stage `input`. `window` is concat(compressed memory, memory,
+// segment), and `states` are its last states. After this step, the oldest input.segment states of
+// concat(memory, segment) are evicted, compressed, and enter the compressed memory.
 CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& window,
                                         const at::Tensor& states, const net::Stage& input,
                                         const at::Tensor& positions);

@@ -8,7 +8,8 @@
 
 namespace ql::nn {
 
-// Short windows get room for this many states, because moving them costs an operation.
+// A buffer has room for at least this many states, because short windows would otherwise move
+// often, and each move costs an operation.
 constexpr std::int64_t kLeastRoom = 64;
 
 static at::Tensor chosen(const at::Tensor& tensor, const at::Tensor& indexes) {
@@ -38,8 +39,8 @@ void KvCache::shift(std::int64_t shift) {
   begin_ += shift;
   filled_ = 0;
   if (begin_ + length_ + segment_ <= buffer_.size(1)) return;
-  // The buffer has room for two windows, so the memory does not overlap its new place, nor the
-  // window of this segment, which a caller may hold.
+  // The buffer has room for two windows, so the new place of the memory overlaps neither its old
+  // place nor the window of this segment, which a caller may hold.
   buffer_.narrow(1, 0, length_).copy_(memory());
   begin_ = 0;
 }
@@ -49,7 +50,7 @@ KvCache KvCache::streams(const at::Tensor& indexes) const {
   std::vector<std::int64_t> shape = buffer_.sizes().vec();
   shape[0] = indexes.size(0);
   cache.buffer_ = at::empty(shape, buffer_.options());
-  // Nobody reads the buffer outside of the window any more.
+  // Only the window is copied, because the rest of the buffer is not read any more.
   cache.buffer_.narrow(1, begin_, length_ + filled_).copy_(window().index_select(0, indexes));
   return cache;
 }
@@ -87,7 +88,7 @@ DecodeState DecodeState::streams(const std::vector<std::int64_t>& indexes) const
 std::int64_t DecodeState::bytes_per_stream() const {
   std::int64_t bytes = 0;
   for (const DecodeStage& stage : stages_) {
-    // Keys and values may not exist yet. Each is about as wide as a state.
+    // Keys and values may not exist yet. A key or a value is about as wide as a state.
     bytes += stage.states.bytes() +
              (stage.keys_values ? stage.keys_values->bytes() : 2 * stage.states.bytes());
     for (const at::Tensor& tensor : {stage.compressed, stage.compressed_keys_values}) {
@@ -162,8 +163,8 @@ at::Tensor DecodeStep::positions_so_far(const LayerContext& context, const net::
     all = position_scores(context.network, context.parameters.attention, positions(input));
   }
   if (!all.defined()) return all;
-  // Softmax attention uses the distance from a query. Linear attention uses the distance from the
-  // end of the window when its segment will be complete.
+  // Softmax attention uses the distance between key and query. Linear attention uses the distance
+  // from the end that the window will have when the segment is complete.
   const bool linear = context.network.attention == net::Attention::kLinear;
   return all.narrow(0, linear ? 0 : all.size(0) - keys, keys);
 }
@@ -203,7 +204,7 @@ at::Tensor DecodeStep::window_of(const net::Stage& output, const at::Tensor& sta
 at::Tensor DecodeStep::new_groups(const net::Stage& stage, const at::Tensor& window) {
   const net::Stage& finer = *(&stage - 1);
   const std::int64_t rate = geometry_.rate, whole = finer.window();
-  // The groups end at the end of the complete window. A group exists once its last state exists.
+  // The last group ends where the complete window ends. A group exists once its last state exists.
   const std::int64_t missing = (whole - window.size(1) + rate - 1) / rate;
   const std::int64_t before = growing_of(stage).states.filled();
   const std::int64_t count = stage.segment - missing - before;
@@ -213,8 +214,9 @@ at::Tensor DecodeStep::new_groups(const net::Stage& stage, const at::Tensor& win
 
 at::Tensor DecodeStep::states_of_tokens(const net::Stage& output, const at::Tensor& /*states*/,
                                         const at::Tensor& window) {
-  // Token p takes the state before the new ones, or the last of the (p + 1) / g new ones that are
-  // complete by then. A stage that keeps no such state has zeros before its first.
+  // With the stride g, (p + 1) / g new states are complete at token p of the segment. The token
+  // takes the last of them, or the state before the new states. A stage that keeps no state before
+  // them has zeros instead.
   const bool has_older = output.memory + output.segment > output.new_states;
   const at::Tensor all =
       has_older

@@ -12,29 +12,30 @@
 
 namespace ql::nn {
 
-// Holds the growing segment of streams that are decoded token by token: the states, keys and values
-// of earlier tokens that the next token needs. Nothing is computed a second time.
+// The classes of this file hold the growing segment of streams that are decoded token by token: the
+// states, keys and values of earlier tokens that the next token needs. Inside a segment, nothing is
+// computed a second time.
 
-// Caches a window that grows: a memory, and the states of a segment as they come. Rows are streams,
-// and [...] is the shape of a state.
+// Caches a window that grows: a memory, and the states of a segment that have been computed so far.
+// Rows are streams, and [...] is the shape of a state.
 class KvCache {
  public:
   // `memory` [batch, length, ...] is followed by a segment of at most `segment` states.
   KvCache(const at::Tensor& memory, std::int64_t segment);
 
-  std::int64_t filled() const { return filled_; }  // states of the segment
+  std::int64_t filled() const { return filled_; }  // states of the segment so far
   at::Tensor memory() const;                       // [batch, length, ...]
-  // Returns the memory and the segment so far, [batch, length + filled, ...]. It shares its storage
-  // with the cache, so it is valid until the next change.
+  // Returns the memory and the segment so far, [batch, length + filled, ...]. The result shares its
+  // storage with the cache, so it is valid until the next change of the cache.
   at::Tensor window() const;
   void put(const at::Tensor& states);
-  // Ends the segment: the memory becomes the newest states of concat(memory, segment[:new_states]).
+  // Ends the segment: the memory becomes the newest states of concat(memory, segment[:shift]).
   void shift(std::int64_t shift);
   KvCache streams(const at::Tensor& indexes) const;
   std::int64_t bytes() const { return static_cast<std::int64_t>(buffer_.nbytes()); }
 
  private:
-  at::Tensor buffer_;  // [batch, room, ...], longer than the window, so that it seldom moves
+  at::Tensor buffer_;  // [batch, room, ...], longer than the window, so states seldom move
   std::int64_t length_, segment_;
   std::int64_t begin_ = 0, filled_ = 0;
 };
@@ -43,13 +44,14 @@ struct DecodeStage {
   KvCache states;
   std::optional<KvCache>
       keys_values;  // [.., 2, n_head, d_head]; made at the segment's first states
-  // A Compressive Transformer has n_cm compressed states, their keys and values, and the sum of the
-  // attention that each place of the window has had in this segment.
+  // A Compressive Transformer keeps n_cm compressed states, their keys and values, and, for the
+  // pool most-used, the attention that each index of the window has received in this segment,
+  // summed over queries.
   at::Tensor compressed, compressed_keys_values, usage;
   at::Tensor positions;  // position_scores() of the complete window, the same for all streams
 };
 
-// Holds the state of decoding. It can only begin between segments.
+// Holds the state of decoding. Decoding can only begin between segments.
 class DecodeState {
  public:
   // `memory` is the memory of `batch` streams after ModelAtLengths::forward() or forward_stream().
@@ -68,7 +70,7 @@ class DecodeState {
   DecodeState streams(const std::vector<std::int64_t>& indexes) const;
   // Returns the bytes of memory that one stream takes.
   std::int64_t bytes_per_stream() const;
-  // Returns the memory after complete segments, valid until the next change. Throws
+  // Returns the memory after complete segments, valid until the next change of the state. Throws
   // std::logic_error inside a segment.
   Memory memory() const;
   // Call this if the next token begins a document.

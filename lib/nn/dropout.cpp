@@ -38,7 +38,7 @@ at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& s
   at::Tensor mask = at::empty(shape, at::TensorOptions(at::kByte));
   auto* kept = mask.data_ptr<std::uint8_t>();
   const std::int64_t count = mask.numel();
-  // The mask's elements in the mask of the complete batch begin with this one.
+  // The elements of this mask begin at this index in the mask of the complete batch.
   const std::int64_t start = count == 0 ? 0 : step.first_row * (count / mask.size(0));
   if (start + count > kMostElements) {
     throw ConfigError("dropout", "the mask has more than 2^35 elements", "use a smaller batch");
@@ -74,7 +74,7 @@ at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOp
 }
 
 void seed_generator(const at::Device& device, const StepOptions& step) {
-  // The second word is unique: no network has enough layers for a mask to use it.
+  // The second word is unique: no network has enough layers for a site with this id.
   const kernels::PhiloxCounter words = kernels::philox(
       {{static_cast<std::uint32_t>(step.first_row), 0xFFFFFFFF,
         static_cast<std::uint32_t>(step.step), static_cast<std::uint32_t>(step.step >> 32)}},
@@ -92,7 +92,8 @@ std::int64_t droppath_first_scale(std::int64_t scales, double rate, const StepOp
       step.seed);
   const double uniform = words.word[0] * 0x1p-32;
   if (uniform >= rate) return 0;
-  // u in [(j-2) p / (S-1), (j-1) p / (S-1)) drops all scales below j.
+  // With the rate p and S scales, a value in [(j-2) p / (S-1), (j-1) p / (S-1)) drops all scales
+  // below j.
   const auto interval = static_cast<std::int64_t>(uniform / rate * static_cast<double>(scales - 1));
   return std::min(interval, scales - 2) + 1;
 }

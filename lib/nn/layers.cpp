@@ -1,4 +1,4 @@
-// Runs a layer, as one of our own kernels or by ATen's operations, and linear attention.
+// Runs a layer by our own fused operations or by separate ones, and implements linear attention.
 
 #include "nn/layers.h"
 
@@ -16,14 +16,14 @@ namespace ql::nn {
 
 namespace {
 
-// Returns a + b, in place of `a` if both have the same precision: the sum of layers is float32
-// whatever the precision of their products.
+// Returns a + b, computed in place of `a` if both have the same precision. Otherwise the sum has
+// the wider precision: sums of layers are float32, whatever the precision of their matrix products.
 at::Tensor sum_of(at::Tensor a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() ? a.add_(b) : a + b;
 }
 
-// The memory needs no queries, so a separate product for them costs less than one over the complete
-// window.
+// The memory needs no queries, so a separate matrix product for queries costs less than one product
+// over the complete window.
 at::Tensor project_queries(const net::Network& network, const at::Tensor& normalized,
                            const at::Tensor& weight) {
   return kernels::project(normalized, weight).unflatten(2, {network.n_head, network.d_head});
@@ -52,7 +52,7 @@ at::Tensor last_rows(const at::Tensor& positions, std::int64_t count) {
   return positions.defined() ? positions.narrow(0, positions.size(0) - count, count) : positions;
 }
 
-// Sums over the keys so far.
+// Holds sums over the keys so far.
 struct Sums {
   at::Tensor values;   // of f(key)^T value [batch, H, d_head, d_head]
   at::Tensor weights;  // of f(key) [batch, H, d_head, 1]
@@ -63,13 +63,13 @@ struct Sums {
   }
 };
 
-// Attention in time linear in the window (Katharopoulos et al., 2020): it keeps a sum over keys and
-// values instead of the scores of all pairs.
+// Computes attention in time linear in the window (Katharopoulos et al., 2020): a sum over keys and
+// values replaces the scores of all pairs.
 //
-// Let f(x) = elu(x) + 1 be the feature map. The rows r of `positions` are counted from the window's
-// end, for queries and for keys. Then
+// Let f(x) = elu(x) + 1 be the feature map. Row r_n of `positions` belongs to window index n, both
+// for queries and for keys. Then
 //
-//   w_ij = f(q_i + u + r_i) . f(k_j + v + r_j)
+//   w_ij = f(q_i + u + r_(m+i)) . f(k_j + v + r_j)
 //   sum_i = (sum_j w_ij value_j) / (1e-6 + sum_j w_ij)
 //
 // for the keys j <= m + i of query i, which is at window index m + i. The parameters are thus those
@@ -125,8 +125,8 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   const std::int64_t keys = context.keys_per_state;
 
   kernels::AttentionInput input;
-  // A query is at the place of the last of its keys. It is repeated at the places of the others,
-  // because attention expects a query for each of the window's last keys.
+  // A query is at the window index of the last of its keys. The query is repeated at the indexes of
+  // its other keys, because attention expects a query for each of the window's last keys.
   input.queries = keys > 1 ? queries.repeat_interleave(keys, 1) : queries;
   input.keys_values = keys_values;
   input.positions = context.position_scores.defined()
@@ -162,7 +162,8 @@ at::Tensor feed_forward_of_operations(const LayerContext& context, const at::Ten
   const FeedForwardParameters& parameters = context.parameters.feed_forward;
   const double rate = context.network.dropout;
   at::Tensor inner = kernels::project(states, parameters.inner_weight, parameters.inner_bias);
-  // With a gradient an operation in place would copy the product, which is a view.
+  // If gradients are recorded, an operation in place would copy the matrix product, because the
+  // product is a view.
   inner = at::GradMode::is_enabled() ? at::relu(inner) : inner.relu_();
   inner = dropout(inner, rate, context.step, {DropoutSite::kInner, context.layer});
   return dropout(kernels::project(inner, parameters.outer_weight, parameters.outer_bias), rate,
@@ -176,7 +177,7 @@ kernels::DropoutMask draw_kept(const LayerContext& context, at::IntArrayRef shap
   return {dropout_kept(shape, rate, context.step, {kind, context.layer}), dropout_factor(rate)};
 }
 
-// Runs the part of the layer after attention, whose result for the `states` is `attended`.
+// Runs the part of the layer after attention; `attended` is the result of attention for `states`.
 at::Tensor finish_fused_layer(const LayerContext& context, const at::Tensor& states,
                               const at::Tensor& attended) {
   const AttentionParameters& attention = context.parameters.attention;
@@ -221,17 +222,19 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
                             attend(context, projected.queries, {projected.keys_values}, positions));
 }
 
-// Runs the part of the layer after attention, whose result for the `recent` states is `of_heads`.
+// Runs the part of the layer after attention; `of_heads` is the result of attention for the states
+// `recent`.
 static at::Tensor finish_layer(const LayerContext& context, const at::Tensor& recent,
                                const at::Tensor& of_heads) {
   const AttentionParameters& attention = context.parameters.attention;
   const FeedForwardParameters& forward = context.parameters.feed_forward;
-  // The products of a piece have one thread, so their bits do not depend on the number of threads.
+  // A piece can use the fused operations: one thread computes their matrix products, so the bits do
+  // not depend on the number of threads.
   if (machine::uses_kernels(recent) && machine::in_piece() && !kernels::BatchInvariant::live()) {
     return finish_fused_layer(context, recent, of_heads);
   }
-  // Sums are computed in place: nothing else holds the results of the parts, and no gradient needs
-  // them.
+  // Sums are computed in place of their first summand: nothing else holds that summand, and no
+  // gradient needs it.
   const at::Tensor attended = sum_of(dropout(of_heads, context.network.dropout, context.step,
                                              {DropoutSite::kAttentionOutput, context.layer}),
                                      recent);
@@ -252,12 +255,14 @@ at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor
   const at::Tensor normalized = attention_states(context, window);
   const std::int64_t segment = states.size(1), memory = window.size(1) - segment;
   const std::int64_t d_heads = context.network.n_head * context.network.d_head;
-  // The gradient of one weight alone would be a copy of both, with zeros.
+  // One split has a single gradient, whereas a narrow() for each weight would have one of the size
+  // of both, padded with zeros.
   const std::vector<at::Tensor> weights =
       context.parameters.attention.qkv_net.split_with_sizes({d_heads, 2 * d_heads});
   const at::Tensor queries =
       project_queries(context.network, normalized.narrow(1, memory, segment), weights[0]);
-  // Sums of layers stay float32: a compression may have rounded the states, but not their window.
+  // Sums of layers stay float32: a compression may have rounded `states`, but `window` is not
+  // rounded.
   return finish_layer(
       context, states.to(window.scalar_type()),
       attend(context, queries, {project_keys_values(context.network, normalized, weights[1])},

@@ -1,5 +1,6 @@
 // Computes one Transformer-XL layer: relative or linear attention, and a position-wise feed-forward
-// network, each with residual and layer norm (before it if `pre_lnorm`, else after the sum).
+// network, each with a residual connection and a layer norm (before attention or network if
+// `pre_lnorm`, else after the sum).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -21,32 +22,33 @@ struct LayerContext {
   const net::Network& network;
   const LayerParameters& parameters;
   const StepOptions& step;
-  std::int64_t layer;  // its index, which is part of the address of its random bits
+  std::int64_t layer;  // index of the layer, which selects its random bits
   net::AttentionWindow reach = {};
   at::Tensor* usage = nullptr;      // if given, is set to the attention_usage() of the window
   at::Tensor hidden = {};           // attention_mask() of the window, or undefined
   std::int64_t keys_per_state = 1;  // as in net::Stage
   // position_scores() of the window, if the caller has them already (nn/encoding.h).
   at::Tensor position_scores = {};
-  // If given, is set to the queries, keys and values of the window, without gradient.
+  // If given, is set to the segment's queries and the window's keys and values, without gradient.
   kernels::QueriesKeysValues* projected = nullptr;
 };
 
-// `window` [batch, memory + segment, d_model] holds un-normalized states, `states` [batch, segment,
-// d_model] its last ones; `positions` is the position_table() of the window. Returns [batch,
-// segment, d_model]. On the CPU, operations of our own compute it in fewer passes over memory. They
-// treat the window's memory as constant, so a step with StepOptions::through_memory does not use
-// them.
+// Runs the layer. `window` [batch, memory + segment, d_model] holds states before the norm, and
+// `states` [batch, segment, d_model] are its last states; `positions` is the position_table() of
+// the window. Returns [batch, segment, d_model]. On the CPU, operations of our own compute the
+// layer in fewer passes over memory. These operations treat the window's memory as constant, so a
+// step with StepOptions::through_memory does not use them.
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
                      const at::Tensor& states, const at::Tensor& positions);
 
-// Does the same on any device, by ATen's operations if gradients are recorded.
+// Does the same on any device by separate operations, which also give gradients for the window's
+// memory.
 at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor& window,
                                    const at::Tensor& states, const at::Tensor& positions);
 
-// Does the same in parts, for keys and values that are not projected from a window: `states`
-// [batch, segment, d_model], `normalized` their attention_states(), and `keys_values` those of the
-// window in the form of AttentionInput.
+// Does the same for keys and values that the caller has projected. `states` are [batch, segment,
+// d_model], `normalized` are their attention_states(), and `keys_values` are the keys and values of
+// the window in the form of AttentionInput.
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,
                      const at::Tensor& normalized, const std::vector<at::Tensor>& keys_values,
                      const at::Tensor& positions);

@@ -84,9 +84,9 @@ namespace {
 // A graph of more elements than this (16 GiB of float64) is refused.
 constexpr double kLargestGraph = 2.0 * (1 << 30);
 
-// Returns how many positions one backward pass may differentiate. Each is a row of a batch, and the
-// graph holds the windows of all layers and steps for every row. Throws ConfigError if even one row
-// is too much.
+// Returns how many positions one backward pass may differentiate. Each position is a row of a
+// batch, and the graph holds the windows of all layers and steps for every row. Throws ConfigError
+// if the graph of even one row is too large.
 std::int64_t rows_at_once(const net::Network& network, const net::Geometry& geometry,
                           std::int64_t steps, std::int64_t graph_numbers) {
   double windows = 0;
@@ -133,8 +133,8 @@ class Measurement {
   // Row r of a batch of equal streams differentiates position first + r.
   void add_positions(const at::Tensor& ids, std::int64_t first, std::int64_t rows,
                      at::Generator& random) {
-    // Segments are embedded one by one, as they are read: absolute positions count from the start
-    // of each.
+    // Each segment is embedded separately, because absolute positions count from the start of a
+    // segment.
     const at::Tensor stream = model_.model().embed(ids).detach().flatten(0, 1);
     const at::Tensor embedded = stream.repeat({rows, 1, 1}).requires_grad_();
     const at::Tensor states = read(embedded);

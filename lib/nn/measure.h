@@ -15,7 +15,7 @@
 namespace ql::nn {
 
 // Averages the attention probability of a key by its distance to the query, layer by layer and head
-// by head, over those queries of a stream that count.
+// by head, over those queries of a stream that count (add()).
 class AttentionMap {
  public:
   // Makes an empty map for the layers of this geometry. Throws ConfigError for linear attention,
@@ -23,26 +23,26 @@ class AttentionMap {
   AttentionMap(const net::Network& network, const net::Geometry& geometry);
 
   // Adds the attention of one layer: probabilities [batch, n_head, segment, window], where the
-  // window's last place is the last query's own. A query counts if the newest token of its state is
-  // at one of the places in `counted` for its row. So padding does not count, and a state that a
-  // later step computes again counts once.
+  // window's last index is that of the last query. A query counts if the newest token of its state
+  // is at one of the places that `counted` has for its row. So padding does not count, and a state
+  // that a later step computes again counts once.
   void add(std::int64_t layer, const at::Tensor& probabilities, const std::vector<Places>& counted);
 
   struct Distance {
     const net::Stage* stage;  // the input of the layer
     std::int64_t head = 0;
-    std::int64_t states = 0;  // between query and key; 0 is the query's own place
+    std::int64_t states = 0;  // from query to key; 0 is the query's own index
     // This is the distance in tokens, as the newest query sees it: a state of scale i stands for
     // g(i) tokens, a compressed state for the tokens of all states that it was made from.
     std::int64_t tokens = 0;
     std::int64_t queries = 0;  // queries that count and have a key at this distance
-    double probability = 0;    // mean over them
+    double probability = 0;    // mean over these queries
   };
-  // Returns layers in the order they run, heads and distances ascending.
+  // Returns the layers in the order in which they run, each with ascending heads and distances.
   std::vector<Distance> distances() const;
 
  private:
-  std::vector<net::Stage> inputs_;  // of the layers
+  std::vector<net::Stage> inputs_;  // of each layer
   std::int64_t rate_, segment_;
   std::vector<at::Tensor> sums_;                   // of each layer [n_head, window], by distance
   std::vector<std::vector<std::int64_t>> counts_;  // of each layer [window]
@@ -53,18 +53,19 @@ class AttentionMap {
 
 struct MeasureOptions {
   // At most this many random streams are read, and their dependencies are joined. Reading ends
-  // earlier with the first stream that adds nothing. A single one may miss a token: a maximum
-  // passes the gradient to one of its states, a ReLU that is zero passes none, and an attention
-  // weight can underflow if another state has almost all of the probability.
+  // earlier with the first stream that adds nothing. A single stream may miss a token: a maximum
+  // passes the gradient to only one of its states, a ReLU that is zero passes no gradient, and an
+  // attention weight can underflow if another state has almost all of the probability.
   std::int64_t streams = 6;
   std::uint64_t seed = 1;
-  // A graph may hold about this many elements. Many positions at once are faster than one by one.
+  // Positions are differentiated together, which is faster, as long as their graph has at most
+  // about this many elements.
   std::int64_t graph_numbers = std::int64_t{1} << 27;
 };
 
 struct MeasuredContext {
-  // For each of the n_s positions of a segment, the number of tokens before it back to the oldest
-  // one with a gradient that is not zero; 0 if only the position's own token has one.
+  // For each of the n_s positions of a segment, this is the number of tokens from the position back
+  // to the oldest token with a nonzero gradient; 0 if only the position's own token has one.
   std::vector<std::int64_t> lengths;
   std::int64_t streams = 0;        // streams that were read
   std::int64_t stream_tokens = 0;  // tokens of each stream
@@ -74,13 +75,14 @@ struct MeasuredContext {
 
 // Reads random tokens step by step from empty memories, in complete segments and for two segments
 // more than the exact length reaches back, so that a dependency further back would show. The
-// memories stay in the graph; the last segment's states are differentiated, each by a random
-// projection.
+// memories stay in the graph. A random projection of each state of the last segment is
+// differentiated.
 //
-// The lengths are never longer than the truth, and shorter only if all streams miss a token.
-// `model` should be of float64: the derivative for the oldest token is a product over all layers.
-// It is faster if the parameters require no gradient. Throws ConfigError as make_geometry does, and
-// Interrupted between passes.
+// The measured lengths are never too long, and too short only if all streams miss a token. `model`
+// should be float64, because the derivative for the oldest token is a product over all layers and
+// may underflow. The measurement is faster if the parameters require no gradient. Throws
+// ConfigError as make_geometry does and if the graph is too large, Error if a gradient is not
+// finite, and Interrupted between passes.
 MeasuredContext measure_context(const Model& model, const net::Lengths& lengths,
                                 const MeasureOptions& options = {});
 

@@ -79,8 +79,8 @@ at::Tensor document_states(const MemoryCover& cover, const at::Tensor& document_
   const std::int64_t tokens = cover.stride * cover.together;
   const at::Tensor covered = (document_offsets - cover.gap).clamp_min(0);
   const at::Tensor covering = at::div(covered + (tokens - 1), tokens, "floor") * cover.together;
-  // Zeros that were the memory of an earlier step inside the document, such as a stream's first
-  // step, belong to the document.
+  // All states that entered in steps inside the document belong to the document, too. They may
+  // cover earlier tokens, or be computed from zeros, as in a stream's first step.
   const at::Tensor steps = at::div(document_offsets, cover.new_states * cover.stride, "floor");
   return at::maximum(covering, steps * cover.new_states);
 }

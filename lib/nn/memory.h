@@ -14,7 +14,8 @@
 namespace ql::nn {
 
 // The recurrent memory has the states just before the next segment (paper, section 2.3). Every
-// layer's input has one, and so does every scale's output that compression or accumulation reads.
+// input of a layer has a memory, and so has every output of a scale that compression or
+// accumulation reads.
 
 // Holds the memory of one stage.
 struct StageMemory {
@@ -23,7 +24,7 @@ struct StageMemory {
 };
 
 // Holds the memory from one step to the next, without gradient unless StepOptions::through_memory
-// is set. It starts as zeros.
+// is set. A memory starts as zeros.
 struct Memory {
   std::vector<StageMemory> stages;  // one for every stage of the geometry
 
@@ -41,44 +42,44 @@ Memory zero_memory(const net::Geometry& geometry, std::int64_t batch,
 // Throws ConfigError unless `memory` has the tensors and shapes for this geometry and batch.
 void check_memory(const Memory& memory, const net::Geometry& geometry, std::int64_t batch);
 
-// Resets memories at documents (share/doc/design.md, "Documents"): states that do not belong to the
-// document of the segment's first token become zeros. For every row, StepOptions::document_offsets
-// has the number of tokens of that document before the segment.
+// The rest of this file resets memories at documents (share/doc/design.md, "Documents"): states
+// that do not belong to the document of the segment's first token become zeros. For every row,
+// StepOptions::document_offsets has the number of tokens of that document before the segment.
 
 // Describes the tokens that the states of a memory cover, before the step whose segment begins at
 // token T.
 struct MemoryCover {
-  std::int64_t stride = 1;      // tokens of a state
+  std::int64_t stride = 1;      // tokens per state
   std::int64_t gap = 0;         // tokens from the end of the newest state to T
-  std::int64_t new_states = 0;  // states that enter in a step, which is new_states * stride tokens
+  std::int64_t new_states = 0;  // states that enter in a step of new_states * stride tokens
   std::int64_t together = 1;    // groups of this many states cover their tokens together
 };
 
-// Returns the cover of a stage's memory. It ends where the stage's own segment begins, which is
-// before T if old states are computed again.
+// Returns the cover of a stage's memory. The memory ends where the stage's own segment begins,
+// which is before T if old states are computed again.
 MemoryCover memory_cover(const net::Stage& stage);
 // Returns the cover of a Compressive Transformer's compressed memories.
 MemoryCover compressed_memory_cover(const net::Geometry& geometry);
 
-// Counts the newest states that belong to the document that began `document_offsets` [rows] int64
-// tokens before T. A state belongs to it if it covers one of its tokens, or if a step that began
-// inside the document computed it. The count may exceed the length of the memory; it is 0 if T
-// begins the document.
+// Returns, for each row, how many of the newest states belong to the document that began
+// `document_offsets` [rows] int64 tokens before T. A state belongs to the document if it covers one
+// of the document's tokens, or if it entered in a step that began inside the document. The count
+// may exceed the length of the memory. It is 0 if T is the first token of the document.
 at::Tensor document_states(const MemoryCover& cover, const at::Tensor& document_offsets);
 
-// Returns a mask [rows, length] that is true for the states of a memory that must become zeros. It
-// is undefined without document_offsets and if no state must become zeros, which is usual far from
-// the start of a document. The host does not read document_offsets on a device, so there it is
-// always defined.
+// Returns a mask [rows, length] that is true for the states of a memory that must become zeros. The
+// mask is undefined without document offsets, and if no state must become zeros, which is usual far
+// from the start of a document. The host does not read offsets that are on a device
+// (StepOptions::age_tensor), so for them the mask is always defined.
 at::Tensor forgotten_states(const MemoryCover& cover, std::int64_t length, const StepOptions& step,
                             const at::Device& device);
 
 // Returns `states` [rows, length, ...] with the `forgotten` ones replaced by `zero`, which
-// broadcasts, or by zeros if that is undefined. If `forgotten` is undefined, nothing is replaced.
+// broadcasts, or by zeros if `zero` is undefined. If `forgotten` is undefined, nothing is replaced.
 at::Tensor replace_forgotten(const at::Tensor& states, const at::Tensor& forgotten,
                              const at::Tensor& zero = {});
 
-// Replaces the memory of one stage, or of all, by the one that the step begins with.
+// Resets the states of other documents in the memory of one stage, or of all stages, before a step.
 void forget_other_documents(StageMemory& memory, const net::Stage& stage,
                             const net::Geometry& geometry, const StepOptions& step);
 void forget_other_documents(Memory& memory, const net::Geometry& geometry, const StepOptions& step);

@@ -63,8 +63,8 @@ at::Tensor Model::check_ids(const at::Tensor& ids, const char* what) const {
   if (!ids.defined() || ids.dim() != 2 || ids.scalar_type() != at::kLong || ids.numel() == 0) {
     throw ConfigError(what, "expected a batch x segment tensor of int64");
   }
-  // Reading the values would make the host wait for an accelerator, so there they were checked
-  // before, on the CPU.
+  // Reading ids that are on an accelerator would make the host wait, so the caller has checked such
+  // ids before, on the CPU.
   if (machine::uses_kernels(ids)) {
     const std::int64_t lowest = ids.min().item<std::int64_t>();
     const std::int64_t highest = ids.max().item<std::int64_t>();
@@ -133,7 +133,7 @@ ModelPrecision::~ModelPrecision() { set_rounded(false); }
 
 void ModelPrecision::set_rounded(bool rounded) const {
   for (const NamedTensor& parameter : model_.parameters()) {
-    // Norms and most biases are not factors of products.
+    // Norms and most biases have one dimension, and are not operands of matrix products.
     if (parameter.tensor.dim() > 1) kernels::set_rounded(parameter.tensor, rounded);
   }
 }
@@ -149,7 +149,7 @@ static LengthTables make_tables(const Model& model, const net::Lengths& lengths)
     at::Tensor hidden;
     if (stage.feeds_layer()) {
       longest = std::max(longest, stage.window());
-      // The layers of a scale see the same keys, unless the first one reads finer states.
+      // The layers of a scale share one mask, unless the first layer reads finer states.
       const bool as_before =
           stage.source == net::Stage::Source::kLayer &&
           tables.geometry.stages[tables.attention_mask.size() - 1].keys_per_state == 1;
@@ -169,7 +169,8 @@ static LengthTables make_tables(const Model& model, const net::Lengths& lengths)
   return tables;
 }
 
-// If `needed`, every row must have an age; otherwise there must be none.
+// Throws ConfigError unless every row has a valid offset, or, if offsets are not `needed`, the list
+// is empty.
 static void check_ages(bool needed, const std::vector<std::int64_t>& document_offsets,
                        std::int64_t rows) {
   const std::int64_t expected = needed ? rows : 0;

@@ -1,5 +1,5 @@
 // Has a network of the Transformer-QL family, with its parameters, embedding and softmax, and runs
-// it at some lengths.
+// the network at some segment and memory lengths.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,8 +19,8 @@
 namespace ql::nn {
 
 // A Model has the parameters of a network, its embedding and its softmax. ModelAtLengths runs the
-// layers between them. Parameters have the names of the public PyTorch Transformer-XL, so that
-// published weights load.
+// layers between embedding and softmax. Parameters have the names of the public PyTorch
+// Transformer-XL, so that published weights load.
 //
 // Shapes: tokens [batch, segment] int64, states [batch, length, d_model], losses [batch, segment]
 // in nats.
@@ -34,7 +34,7 @@ class Model {
 
   const net::Network& network() const { return network_; }
   const at::TensorOptions& options() const { return options_; }
-  // The parameters are in a fixed order, and requires_grad is set. Tied parameters appear once.
+  // Returns the parameters in a fixed order, with requires_grad set. Tied parameters appear once.
   const std::vector<NamedTensor>& parameters() const { return parameters_.named; }
   std::int64_t parameter_count() const;
   // Returns the same parameters by role.
@@ -45,26 +45,27 @@ class Model {
   void initialise(std::uint64_t seed);
 
   // Returns the embeddings [batch, segment, d_model] of tokens [batch, segment], scaled by
-  // sqrt(d_model), with add_places() (nn/encoding.h); `place` is the place of the first token in
-  // its segment. The input is adaptive: it has the clusters of net/cost.h. Throws ConfigError for
-  // another shape, FormatError for a token that is not in the vocabulary (checked for tokens on the
-  // CPU).
+  // sqrt(d_model) and then changed by add_places() (nn/encoding.h). `place` is the index of the
+  // first token in its segment. The input is adaptive: it has the clusters of net/cost.h. Throws
+  // ConfigError for another shape, and FormatError for a token that is not in the vocabulary (which
+  // is checked only for tokens on the CPU).
   at::Tensor embed(const at::Tensor& tokens, std::int64_t place = 0) const;
 
   // Returns the negative log-likelihood of every target [batch, segment] under the softmax over
   // `states`. Throws as embed() does.
   at::Tensor losses(const at::Tensor& states, const at::Tensor& targets) const;
 
-  // Returns the log probability of every token, [batch, segment, vocab_size]; its size limits how
-  // many states a caller can pass at a time. Throws ConfigError for states of another shape.
+  // Returns the log probability of every token, [batch, segment, vocab_size]. The size of the
+  // result limits how many states a caller can pass at a time. Throws ConfigError for states of
+  // another shape.
   at::Tensor log_probabilities(const at::Tensor& states) const;
 
   // Returns logits of the same shape whose softmax gives these probabilities (kernels/softmax.h).
   at::Tensor logits(const at::Tensor& states) const;
 
-  // Returns the sum of losses() times `factor`, a scalar; 1 / targets.numel() makes it the mean.
-  // Training uses this function, because it computes the gradients together with the loss
-  // (kernels/softmax.h).
+  // Returns the sum of losses() times `factor`, a scalar. With the factor 1 / targets.numel() this
+  // is the mean. Training uses this function, because it computes the gradients together with the
+  // loss (kernels/softmax.h).
   at::Tensor loss(const at::Tensor& states, const at::Tensor& targets, double factor) const;
 
  private:
@@ -76,10 +77,11 @@ class Model {
   Parameters parameters_;
 };
 
-// While it lives, products with the weights of `model` take factors of this precision, in this
-// thread and in the pieces of work that it divides (machine/threads.h): on the CPU the weights are
-// rounded beside the parameters (kernels/product.h), so they must not change before it ends;
-// elsewhere LibTorch's autocast rounds. A model has at most one of these at a time.
+// While an object of this class lives, matrix products with the weights of `model` use this
+// precision, in this thread and in the pieces of work that the thread divides (machine/threads.h).
+// On the CPU, parameters get rounded copies (kernels/product.h), so the parameters must not change
+// before the object's end; on other devices LibTorch's autocast rounds. A model has at most one
+// such object at a time.
 class ModelPrecision {
  public:
   ModelPrecision(const Model& model, machine::Precision precision);
@@ -93,17 +95,17 @@ class ModelPrecision {
   machine::Autocast autocast_;
 };
 
-// Runs a model at some segment and memory lengths.
+// The rest of this file runs a model at some segment and memory lengths.
 //
 // Shapes: tokens [batch, segment] int64, states [batch, length, d_model].
 
-// Holds everything that a step needs and only the lengths decide.
+// Holds everything that a step needs and that only the network and the lengths decide.
 struct LengthTables {
   net::Geometry geometry;
   // position_table() of the longest window, for every width of states.
   std::map<std::int64_t, at::Tensor> positions;
-  // This is kernels::attention_mask() by stage. Undefined for a stage that feeds no layer, and for
-  // linear attention and our own kernels, which need no mask.
+  // This is kernels::attention_mask() for each stage. A mask is undefined for a stage that feeds no
+  // layer, and for linear attention and our own kernels, which need no mask.
   std::vector<at::Tensor> attention_mask;
 };
 
@@ -119,9 +121,9 @@ class ModelAtLengths {
   Memory start_memory(std::int64_t batch) const;
 
   // Returns the last layer's output states [batch, segment, d_model] for tokens [batch, segment],
-  // and replaces `memory` by that of the next step. Throws ConfigError if tokens, memory and
-  // `step.document_offsets` do not fit together, FormatError for a token that is not in the
-  // vocabulary (checked for tokens on the CPU).
+  // and replaces `memory` by the memory of the next step. Throws ConfigError if tokens, memory and
+  // `step.document_offsets` do not fit together, and FormatError for a token that is not in the
+  // vocabulary (which is checked only for tokens on the CPU).
   //
   // `reconstruction`, if given, is set to the auxiliary loss by which a compressive network learns
   // its convolution and decoder (nn/compression.h): a scalar to add to the loss with a small weight
@@ -129,27 +131,28 @@ class ModelAtLengths {
   at::Tensor forward(const at::Tensor& tokens, Memory& memory, const StepOptions& step,
                      at::Tensor* reconstruction = nullptr) const;
 
-  // Does the same from Model::embed() of a segment's tokens. A caller that holds the embeddings can
-  // request the gradient with respect to a token.
+  // Does the same for the embeddings that Model::embed() gives for a segment's tokens. A caller
+  // that holds the embeddings can request the gradient with respect to them.
   at::Tensor forward_embedded(const at::Tensor& embedded, Memory& memory, const StepOptions& step,
                               at::Tensor* reconstruction = nullptr) const;
 
   // Computes forward() without dropout and gradient for consecutive segments of one stream: tokens
   // [segments, segment] go through the first layer, then through the second, and so on. `memory`
-  // has batch 1; `document_offsets` are those of StepOptions, one for each segment. A network that
-  // does not reset its memory may have document_offsets too, and then resets it in this call. The
-  // states equal those of forward(), segment by segment. With the pool most-used a layer still
-  // takes its segments one by one, because the states that it keeps of a segment depend on the
-  // previous segment. `map`, if given, gets the attention of every layer at the `shown` places of
-  // each segment.
+  // has batch 1; `document_offsets` are those of StepOptions, one for each segment. If a network
+  // that does not reset its memory gets document_offsets, this call resets the memory nevertheless.
+  // The states equal those of forward(), segment by segment. With the pool most-used, a layer still
+  // computes its segments one by one, because the states that the layer keeps from a segment depend
+  // on the previous segment. `map`, if given, gets the attention of every layer at the `shown`
+  // places of each segment.
   at::Tensor forward_stream(const at::Tensor& tokens, Memory& memory,
                             const std::vector<std::int64_t>& document_offsets = {},
                             AttentionMap* map = nullptr,
                             const std::vector<Places>& shown = {}) const;
 
   // Computes forward() without dropout and gradient for the next tokens [batch, count] of any
-  // number of streams; nothing is computed again for earlier tokens. Returns states [batch, count,
-  // d_model]. On the CPU the bits of a stream's states do not depend on the other streams.
+  // number of streams. Inside a segment, nothing is computed again for earlier tokens. Returns
+  // states [batch, count, d_model]. On the CPU the bits of a stream's states do not depend on the
+  // other streams.
   at::Tensor forward_next(const at::Tensor& tokens, DecodeState& growing) const;
 
  private:

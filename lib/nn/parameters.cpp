@@ -129,19 +129,20 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
   return parameters;
 }
 
-// This is Philox's fourth counter word. In dropout it is the upper half of the step number, which
-// never reaches this.
+// This is the fourth word of Philox's counter for initial values. In dropout, that word is the
+// upper half of the step number, which never becomes this large.
 constexpr std::uint32_t kInitialisation = 0xFFFFFFFF;
 
 static bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
-// A table of embeddings may be the largest tensor by far: its values are drawn in parts.
+// A table of embeddings may be the largest tensor by far, so values are drawn in parts of this
+// size.
 constexpr std::int64_t kPart = std::int64_t{1} << 20;
 
-// Draws the standard normal values of a parameter, beginning with index `first`, which is even. Box
-// and Muller's method makes two from every pair of uniform values.
+// Draws the standard normal values of a parameter, beginning with index `first`, which is even. The
+// Box-Muller method makes two of them from every pair of uniform values.
 static at::Tensor normal_numbers(std::int64_t first, std::int64_t size, std::uint32_t parameter,
                                  std::uint64_t seed) {
   at::Tensor numbers = at::empty({size}, at::kDouble);
@@ -173,7 +174,8 @@ void initialise(Parameters& parameters, const net::Network& network, std::uint64
         ends_with(parameter.name, "r_w_bias") || ends_with(parameter.name, "r_r_bias");
     const bool is_projection = parameter.name.find("_projs.") != std::string::npos;
     if (parameter.name.rfind("scales.", 0) == 0) {
-      // A state keeps its elements and gets zeros after them, or loses those beyond the new width.
+      // With an identity matrix, a state keeps its elements and gets zeros after them, or loses the
+      // elements beyond the new width.
       at::eye_out(parameter.tensor, parameter.tensor.size(0), parameter.tensor.size(1));
       continue;
     }

@@ -28,7 +28,7 @@ struct AttentionParameters {
   at::Tensor norm_weight;  // [d_model]
   at::Tensor norm_bias;    // [d_model]
   at::Tensor r_w_bias;     // [n_head, d_head]: u, for content; all layers share it unless untie_r
-  at::Tensor r_r_bias;     // [n_head, d_head]: v, for position; both depend on the encoding
+  at::Tensor r_r_bias;     // [n_head, d_head]: v, for position; some encodings have neither u nor v
 };
 
 struct FeedForwardParameters {
@@ -40,12 +40,12 @@ struct FeedForwardParameters {
   at::Tensor norm_bias;     // [d_model]
 };
 
-// Holds the convolution that compresses old memories, and the transposed one that decodes them.
-// Only training uses the decoder. Both are undefined unless the network learns them.
+// Holds the convolution that compresses old memories, and the transposed convolution that decodes
+// them. Only training uses the decoder. Both are undefined unless the network learns them.
 struct CompressionParameters {
-  at::Tensor weight;          // [d_model, d_model, rate]: outputs, inputs, place in the group
+  at::Tensor weight;          // [d_model, d_model, rate]: outputs, inputs, index in the group
   at::Tensor bias;            // [d_model]
-  at::Tensor decoder_weight;  // [d_model, d_model, rate]: inputs, outputs, place in the group
+  at::Tensor decoder_weight;  // [d_model, d_model, rate]: inputs, outputs, index in the group
   at::Tensor decoder_bias;    // [d_model]
 };
 
@@ -56,15 +56,15 @@ struct LayerParameters {
 };
 
 struct Parameters {
-  // This is the softmax over the clusters of net/cost.h, which are those of the public PyTorch
-  // Transformer-XL. Its weights are tied: they are also the tables of the embeddings, one for each
-  // cluster, or with div_val 1 one for all.
+  // This is the adaptive softmax, with the clusters of the public PyTorch Transformer-XL
+  // (net/cost.h). `softmax.weights` are tied: they are also the tables of the embeddings, one table
+  // per cluster, or a single one if div_val is 1.
   kernels::SoftmaxWeights softmax;
-  std::vector<at::Tensor> embedding_projections;  // [d_model, width] or undefined, one a table
+  std::vector<at::Tensor> embedding_projections;  // [d_model, width] or undefined, one per table
   std::vector<LayerParameters> layers;
-  // These have an entry for every scale, undefined if the scale has no map. A widening [width,
-  // width before] maps the states of the scale before, a narrowing [d_model, width] those that
-  // accumulation averages.
+  // These lists have an entry for every scale, undefined if the scale has no map. A widening
+  // [width, previous width] maps the states of the previous scale to the width of this scale. A
+  // narrowing [d_model, width] maps the states that accumulation averages to d_model.
   std::vector<at::Tensor> widenings;
   std::vector<at::Tensor> narrowings;
 
@@ -76,10 +76,10 @@ struct Parameters {
 Parameters make_parameters(const net::Network& network, const at::TensorOptions& options);
 
 // Draws initial values of the parameters (paper, appendix E, and the public Transformer-XL code).
-
 // Weights, embeddings, u and v are drawn from normal(0, init_std), layer norm weights from
 // normal(1, init_std), and the projections of embeddings narrower than d_model from normal(0,
-// proj_init_std). All other biases become 0. Every value is a function of (seed, parameter, index).
+// proj_init_std). Widenings and narrowings become identity matrices, and all other biases become 0.
+// Every value is a function of (seed, parameter, index).
 void initialise(Parameters& parameters, const net::Network& network, std::uint64_t seed);
 
 }  // namespace ql::nn

@@ -29,8 +29,8 @@ Step::Step(const Model& model, const LengthTables& tables, const StepOptions& op
 
 at::Tensor Step::run(at::Tensor states) {
   const net::Network& network = model_.network();
-  at::Tensor window;  // a scale's output window, and then the groups of it that become new states
-  at::Tensor finer;   // its states that became the next scale's segment
+  at::Tensor window;  // a scale's output window, then its groups that become new states
+  at::Tensor finer;   // the states that were compressed, if they are keys of the next layer
   std::vector<at::Tensor> upsampled;
   for (std::size_t i = 0; i < geometry_.stages.size(); ++i) {
     const net::Stage& stage = geometry_.stages[i];
@@ -125,7 +125,8 @@ at::Tensor Step::window_of(const net::Stage& stage, const at::Tensor& states) {
 
 at::Tensor Step::layer(const LayerContext& context, const net::Stage& input,
                        const at::Tensor& states, const at::Tensor& finer) {
-  // LayerwiseStep calls this for one row as an independent stream, not as a segment of its own.
+  // The call is qualified to avoid the override: LayerwiseStep calls this function for a single row
+  // with the row's own memory.
   const at::Tensor window = Step::window_of(input, states);
   if (finer.defined()) {
     const at::Tensor keys = at::cat({window.narrow(1, 0, input.memory), finer}, 1);
@@ -147,21 +148,21 @@ at::Tensor Step::layer(const LayerContext& context, const net::Stage& input,
 }
 
 // These limit the states of one piece of a chunk. A BLAS copies all weights for every piece, so the
-// largest pieces are best, as long as there are enough of them and a layer's intermediate results
+// largest pieces are best, as long as there are enough pieces and a layer's intermediate results
 // for a piece stay in a cache.
 constexpr std::int64_t kFewestStatesOfPiece = 256, kMostStatesOfPiece = 512;
 // Fewer pieces than this would leave threads without work.
 constexpr std::int64_t kFewestPieces = 8;
 
 // Returns the successive contents of a memory as one stream, [length + steps * shift, ...]: before
-// the first step it is `carry` [1, length, ...], and every step adds a row of `entering` [steps,
-// shift, ...].
+// the first step the memory is `carry` [1, length, ...], and every step adds a row of `entering`
+// [steps, shift, ...].
 static at::Tensor stream_of(const at::Tensor& carry, const at::Tensor& entering) {
   return at::cat({carry.squeeze(0), entering.flatten(0, 1)});
 }
 
-// Returns the memories before all steps [steps, length, ...]. In the stream, the memory of a step
-// ends where the states begin that enter in this step. Rows share storage.
+// Returns the memory before each step, [steps, length, ...]. In the stream, the memory of a step is
+// followed by the states that enter in this step. The rows of the result share storage.
 static at::Tensor memories_before(const at::Tensor& stream, std::int64_t steps,
                                   std::int64_t shift) {
   const std::int64_t length = stream.size(0) - steps * shift;
@@ -175,9 +176,9 @@ static at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& enteri
   return newest_states(carry, entering.narrow(0, steps - last, last).flatten(0, 1).unsqueeze(0));
 }
 
-// Computes the keys and values of every state once, when it is in a segment. The segments of the
-// chunk are computed in pieces: first the keys and values of all, then everything else, because a
-// segment's memory consists of the segments before it.
+// Computes the keys and values of every state once, when the state is in a segment. The segments of
+// the chunk are computed in pieces: first the keys and values of all segments, then everything
+// else, because a segment's memory consists of the segments before it.
 at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& input,
                                 const at::Tensor& states, const at::Tensor& finer) {
   if (geometry_.keeps_most_used()) return layer_row_by_row(context, input, states);
@@ -199,8 +200,8 @@ at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& i
   };
   at::Tensor carry, stream, place;
   if (input.memory > 0) carry = keys_values(memory.states);
-  // If all states of a segment enter the memory, the pieces write their keys and values into its
-  // stream. Another pass over memory would cost 2 % of an evaluation.
+  // If all states of a segment enter the memory, the pieces write their keys and values directly
+  // into the stream of that memory. A separate copy would cost 2 % of an evaluation.
   if (carry.defined() && !finer.defined() && input.new_states == input.segment) {
     std::vector<std::int64_t> shape = carry.sizes().vec();
     shape.erase(shape.begin());
@@ -213,7 +214,7 @@ at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& i
   const at::Tensor own = in_pieces(
       input, {finer.defined() ? finer : states},
       [&](const std::vector<at::Tensor>& piece) { return keys_values(piece.front()); }, place);
-  std::vector<at::Tensor> parts;  // of the window, the oldest first
+  std::vector<at::Tensor> parts;  // parts of the window, the oldest first
   if (input.compressed_memory > 0) {
     const at::Tensor leaving = window(input, states).narrow(1, 0, input.segment);
     const at::Tensor compressed =
@@ -276,8 +277,8 @@ at::Tensor LayerwiseStep::in_pieces(
   return results;
 }
 
-// The attention of a step decides which states it puts into the compressed memory, so steps run one
-// after the other.
+// The attention of a step decides which states the step puts into the compressed memory, so steps
+// run one after the other.
 at::Tensor LayerwiseStep::layer_row_by_row(const LayerContext& context, const net::Stage& input,
                                            const at::Tensor& states) {
   std::vector<at::Tensor> outputs;

@@ -17,12 +17,12 @@
 namespace ql::nn {
 
 // The rows of a batch are independent streams (Step itself), consecutive segments of one stream
-// (LayerwiseStep), or streams whose segment is not complete (DecodeStep). Each kind finds the
-// memory of a row in its own way. Memories of independent streams must hold only states of their
-// documents (forget_other_documents()).
+// (LayerwiseStep), or streams whose segment is not complete (DecodeStep). Each kind of step finds
+// the memory of a row in its own way. The memories of independent streams must hold only states of
+// the streams' current documents (forget_other_documents()).
 class Step {
  public:
-  // run() replaces `memory` by that of the next step, stage by stage.
+  // run() replaces `memory` by the memory of the next step, stage by stage.
   Step(const Model& model, const LengthTables& tables, const StepOptions& options, Memory& memory);
   virtual ~Step() = default;
   Step(Step&&) = delete;
@@ -30,21 +30,22 @@ class Step {
   // Takes the embedded tokens [batch, n_s, d_model] and returns the last stage's states, of the
   // same shape.
   at::Tensor run(at::Tensor states);
-  // Returns the loss by which layers learn to compress, averaged over them, after run(); undefined
-  // if no layer learns.
+  // Returns the loss by which layers learn to compress, averaged over the layers, after run();
+  // undefined if no layer learns.
   at::Tensor reconstruction() const;
 
  protected:
   // The other kinds override these functions. Here the rows are independent streams.
 
   // Returns the output of the layer that reads the stage `input`, and replaces the stage's memory
-  // by the next one. If keys_per_state is above 1, `finer` [batch, segment_keys(), d_model] is in
-  // the window instead of the states; otherwise it is undefined.
+  // by the next one. If keys_per_state is above 1, the window has `finer` [batch, segment_keys(),
+  // d_model] instead of the states; otherwise `finer` is undefined.
   virtual at::Tensor layer(const LayerContext& context, const net::Stage& input,
                            const at::Tensor& states, const at::Tensor& finer);
-  // Returns the window of a scale's output, and replaces its memory by the next one. Here that is
-  // concat(compressed memory, memory, segment), of any stage. The memory becomes the newest states
-  // of concat(memory, segment[:new_states]); the compressed memory stays.
+  // Returns the window of a scale's output, and replaces its memory by the next one. This version
+  // returns concat(compressed memory, memory, segment), and works for every stage. The memory
+  // becomes the newest states of concat(memory, segment[:new_states]); the compressed memory does
+  // not change.
   virtual at::Tensor window_of(const net::Stage& stage, const at::Tensor& states);
   // Returns the states [batch, c n, width] of the finer scale's window that become the n new states
   // of `stage`.
@@ -54,14 +55,14 @@ class Step {
   virtual at::Tensor states_of_tokens(const net::Stage& output, const at::Tensor& states,
                                       const at::Tensor& window);
 
-  // `stage` is one of geometry_.stages.
+  // Returns the memory of `stage`, which must be an element of geometry_.stages.
   StageMemory& memory_of(const net::Stage& stage) const {
     return memory_.stages[static_cast<std::size_t>(&stage - geometry_.stages.data())];
   }
   // Returns the position table of a layer's window.
   at::Tensor positions(const net::Stage& input) const;
-  // These map states from the width of the scale before to that of this one, and from there to
-  // d_model.
+  // widen() maps states from the width of the previous scale to the width of `scale`. narrow() maps
+  // states of `scale` to d_model.
   at::Tensor widen(const at::Tensor& states, std::size_t scale) const;
   at::Tensor narrow(const at::Tensor& states, std::size_t scale) const;
 
@@ -78,9 +79,9 @@ class Step {
   at::Tensor reconstruction_;                     // summed over the layers so far
 };
 
-// The rows are consecutive steps of one stream. A layer needs nothing of the layers after it, so a
-// complete chunk of the stream goes through it before the next layer begins, and each row's memory
-// consists of the rows before it. It has no gradient and no dropout.
+// The rows are consecutive segments of one stream. A layer does not depend on the layers after it,
+// so a complete chunk of the stream goes through one layer before the next layer begins. Each row's
+// memory consists of the rows before it. This kind of step has no gradient and no dropout.
 class LayerwiseStep : public Step {
  public:
   using Step::Step;
@@ -93,16 +94,16 @@ class LayerwiseStep : public Step {
                               const at::Tensor& states);
   at::Tensor window(const net::Stage& stage, const at::Tensor& states) const;
   // Returns work(tensors) for `tensors` [segments, ...], in `results` if that is defined. A segment
-  // of the result depends only on the same segment of all tensors, so they are computed in pieces
-  // (machine/threads.h).
+  // of the result depends only on the same segment of all tensors, so the segments are computed in
+  // pieces (machine/threads.h).
   at::Tensor in_pieces(const net::Stage& input, const std::vector<at::Tensor>& tensors,
                        const std::function<at::Tensor(const std::vector<at::Tensor>&)>& work,
                        at::Tensor results = {}) const;
 };
 
-// The rows are streams that get some tokens of the current segment. The stages get the states that
-// these tokens complete: none, one, or at a segment's beginning those that it computes again. It
-// has no gradient and no dropout.
+// The rows are streams that get some tokens of the current segment. A stage gets the states that
+// these tokens complete, possibly none; at the beginning of a segment these include the states that
+// the segment computes again. This kind of step has no gradient and no dropout.
 class DecodeStep : public Step {
  public:
   // Takes `tokens` new tokens of every row, and adds their states to `growing`.
