@@ -137,14 +137,15 @@ class Draw {
   std::mt19937 generator_;
 };
 
-// Draws `of_each_edge` networks for every edge case, twice as many if there are more pools, and
-// `others` of other shapes.
+// Draws `of_each_edge` networks for every edge case, three times as many for the architectures with
+// the most pools (Compressive) and the fewest edge cases (vanilla), and `others` of other shapes.
 inline std::vector<net::Network> drawn_networks(std::uint32_t seed, int of_each_edge, int others) {
   Draw draw(seed);
   std::vector<net::Network> all;
   for (const net::Network& shape : edge_cases()) {
-    const bool compressive = shape.architecture == net::Architecture::kCompressive;
-    for (int i = 0; i < of_each_edge * (compressive ? 2 : 1); ++i) all.push_back(draw.keys(shape));
+    const bool more = shape.architecture == net::Architecture::kCompressive ||
+                      shape.architecture == net::Architecture::kVanilla;
+    for (int i = 0; i < of_each_edge * (more ? 3 : 1); ++i) all.push_back(draw.keys(shape));
   }
   for (int i = 0; i < others; ++i) all.push_back(draw.keys(draw.shape()));
   return all;

@@ -222,7 +222,7 @@ TEST_CASE("drawn_networks: are of all kinds") {
   }
   for (const auto& [kind, count] : counts) {
     CAPTURE(kind);
-    CHECK(count >= 3);
+    CHECK(count >= 8);
   }
 }
 
