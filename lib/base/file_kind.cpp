@@ -50,9 +50,11 @@ constexpr std::array kBinary = {
     // A file may begin with skippable frames; pzstd writes one.
     Row{FileKind::kZstd, 0, "?\x2A\x4D\x18"sv, "zstd data", "zstd -dc FILE"},
     Row{FileKind::kTokenStream, 0, "QLTOKENS"sv, "a token stream", "qltok decode FILE"},
-    Row{FileKind::kOther, 30, "mimetypeapplication/"sv, "an EPUB or OpenDocument file", "",
-        kPlainText},
-    Row{FileKind::kOther, 30, "[Content_Types].xml"sv, "an office document", "", kPlainText},
+    // A zip archive has its first entry's name at offset 30.
+    Row{FileKind::kOther, 0, "PK\x03\x04??????????????????????????mimetypeapplication/"sv,
+        "an EPUB or OpenDocument file", "", kPlainText},
+    Row{FileKind::kOther, 0, "PK\x03\x04??????????????????????????[Content_Types].xml"sv,
+        "an office document", "", kPlainText},
     Row{FileKind::kOther, 0, "PK\x03\x04"sv, "a zip archive", "unzip -p FILE", "", true},
     Row{FileKind::kOther, 0, "PK\x05\x06"sv, "an empty zip archive"},
     Row{FileKind::kOther, 0, "\xFD\x37zXZ\0"sv, "xz data", "xzcat FILE"},

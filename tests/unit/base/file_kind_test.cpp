@@ -131,6 +131,11 @@ TEST_CASE("check_kind: a file that is not text in UTF-8 is refused with its kind
       {"\x02\x21\x4C\x18\x05\0\0\0"s, "lz4 data"},
       {"PK\x03\x04\x14\0\0\0\0\0"s + std::string(20, 'x') + "mimetypeapplication/epub+zip",
        "an EPUB"},
+      // Version 1.0, which the header of an entry without compression has, is a line feed.
+      {"PK\x03\x04\x0A\0\0\0\0\0"s + std::string(20, 'x') + "mimetypeapplication/epub+zip",
+       "an EPUB"},
+      {"PK\x03\x04\x0A\0\0\0\0\0"s + std::string(20, 'x') + "[Content_Types].xml",
+       "an office document"},
       {"fLaC\0\0\0\x22"s, "a sound"},
       {"BM\x36\x10\x0E\0\0\0\0\0"s, "a BMP picture"},
       {"MZ\x90\0\x03"s, "a program"},
