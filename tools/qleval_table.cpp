@@ -19,31 +19,31 @@ static std::vector<Option> own_options() {
       repeatable(make_option("data", OptionType::kFolder, "DIR",
                              "What to score: packed data (qlbin pack), or a token stream (qltok "
                              "encode) in a file, a pipe or, as -, on standard input.")),
-      make_integers("segment", "N,...", "Segment lengths in tokens; default: the one trained with.",
-                    "", 1, kLongest),
-      make_integers("memory", "N,...", "Memory lengths in states; default: the one trained with.",
-                    "", 0, kLongest),
+      make_integers("segment", "N,...", "Segment lengths in tokens; default: as in training.", "",
+                    1, kLongest),
+      make_integers("memory", "N,...", "Memory lengths in states; default: as in training.", "", 0,
+                    kLongest),
       make_integers("compressed-memory", "N,...",
-                    "Compressed memory lengths of a Compressive Transformer; default: the one "
-                    "trained with.",
+                    "Compressed memory lengths of a Compressive Transformer; default: as in "
+                    "training.",
                     "", 0, kLongest),
       without_default(make_integer(
           "stride",
           "Slide the window of a network without memory by N tokens, and score its newest N "
-          "targets, so that each has at least the segment less N tokens before it. 1 is the most "
-          "exact and the slowest.",
+          "targets. Each of them has at least segment - N + 1 tokens before it in the window. 1 is "
+          "the most exact and the slowest.",
           "0", 1, kLongest)),
       make_option(
           "reset", OptionType::kText, "N|UNIT",
-          "Empty the memory after every N tokens: with --per-token it shows what a target's "
-          "distance to the last reset is worth. Or score every line, doubled-line or document "
-          "as if it stood alone, after a begin token, so that all its tokens are scored; the table "
-          "must have a single row then."),
+          "Empty the memory after every N tokens. With --per-token this shows how the loss depends "
+          "on a target's distance from the last reset. Or score every line, doubled-line or "
+          "document as if it stood alone, after a begin token, so that all its tokens are scored. "
+          "For such a unit, the table must have a single row."),
       make_option(
           "begin", OptionType::kText, "ID|none",
-          "Put this token before every unit that stands alone; default: <eos>, or the token of the "
-          "line feed in a vocabulary of characters, bytes or pieces. With none, the first token of "
-          "a unit is not scored."),
+          "Read this token before every unit that stands alone. The default is <eos>; without "
+          "<eos>, it is the token of the line feed in a vocabulary of characters, bytes or "
+          "pieces. With none, the first token of a unit is not scored."),
       make_option("unigram", OptionType::kFolder, "DIR",
                   "Also score a unigram model of this training data (or - for a token stream), the "
                   "baseline to beat."),
@@ -53,40 +53,40 @@ static std::vector<Option> own_options() {
                                   "as soon as it is known. The table must have a single row.",
                                   {"line", "doubled-line", "document", "word", "token"})),
       without_default(make_integer("top",
-                                   "With --per token, also print the N likeliest tokens in its "
-                                   "place, and the natural logarithms of their probabilities.",
+                                   "With --per token, also print the N likeliest tokens at its "
+                                   "position, and the natural logarithms of their probabilities.",
                                    "0", 1, 1 << 16)),
       make_option("per-token", OptionType::kFile, "FILE",
-                  "Write the loss of every target: little-endian float32, natural logarithm, in "
-                  "stream order. With - the losses go to standard output and the table to standard "
-                  "error. The table must have a single row."),
+                  "Write the loss of every target in nats, as little-endian float32, in stream "
+                  "order. With - the losses go to standard output and the table to standard error. "
+                  "The table must have a single row."),
       make_option(
           "attention", OptionType::kFile, "FILE",
-          "Write where attention looks: the mean probability of a key by its distance, layer "
-          "by layer and head by head, as tab-separated columns. The table must have a single "
+          "Write where attention looks: the mean probability of a key by its distance from the "
+          "query, for every layer and head, as tab-separated columns. The table must have a single "
           "row."),
       make_choice("format", "FORMAT",
                   "tsv: a table with a header line. json: a list of objects; with --per one object "
-                  "a line.",
+                  "per line.",
                   {"tsv", "json"}),
       columns_option(),
       make_flag("summary",
-                "With --per: print the table of all data on standard error, also where that is "
-                "not a terminal."),
+                "With --per: print the table of all data on standard error, even if standard "
+                "error is not a terminal."),
       make_choice("method", "METHOD",
                   "layerwise: long chunks of the stream go through layer after layer. stepwise: "
                   "segment after segment goes through all layers, as in training. The losses are "
                   "the same.",
                   {"layerwise", "stepwise"}),
       make_integer("chunk",
-                   "Tokens that go through a layer at once, layer by layer. They change speed and "
-                   "memory, not the result. 0 chooses by the available memory.",
+                   "Number of tokens that go through a layer at once with --method layerwise. It "
+                   "changes speed and memory, not the result. 0 chooses by the available memory.",
                    "0", 0, kLongest),
       make_integer(
           "batch",
-          "With --method stepwise, read at most N columns of the stream side by side. Each first "
-          "reads, without scoring, as many tokens as the context length, so that the result is the "
-          "same. If the memory is short, fewer are read, and a message reports it.",
+          "With --method stepwise, read at most N columns of the stream in parallel. Each column "
+          "first reads, without scoring, as many tokens as the context length, so that the result "
+          "is the same. If memory is short, fewer columns are read, and a message reports it.",
           "1", 1, 1 << 14)};
 }
 
@@ -100,9 +100,9 @@ static Command command() {
                  "each read a part of the stream",
                  make_choice("precision", "PRECISION",
                              "Precision of matrix products, whatever the network was trained with. "
-                             "The CPU has "
-                             "float32 and, on some processors, bfloat16; auto is the fastest that "
-                             "there is. All but float32 change the last digits of the losses.",
+                             "The CPU has float32 and, on some processors, bfloat16; auto is the "
+                             "fastest that the device has. All except float32 change the last "
+                             "digits of the losses.",
                              all_names<machine::Precision>()))),
       {{"qleval -m runs/ql/best --data data/test",
         "the test perplexity with the lengths of training"},
@@ -116,7 +116,7 @@ static Command command() {
         "the loss of every token, and what the network expected in its place"},
        {"qleval --unigram data/train --data data/test", "the baseline alone"},
        {"qleval -m runs/ql/best --data data/test --per-token - | od -f -An -v -w4",
-        "the loss of every token, one a line"}}};
+        "the loss of every token, one per line"}}};
 }
 
 ToolTable qleval_table() {
