@@ -18,43 +18,49 @@ static Command command() {
       {required(with_letter('m', make_option("model", OptionType::kFolder, "CHECKPOINT",
                                              "Folder with model.json and model.safetensors."))),
        make_option("text", OptionType::kText, "PROMPT",
-                   "Use this text as the prompt, in the place of a token stream, and print the "
-                   "prompt and its continuation as text. The checkpoint must have its vocabulary."),
-       make_integer("tokens", "Tokens of each continuation, at most.", "100", 1, kLongest),
+                   "Use this text as the prompt instead of a token stream, and print the prompt "
+                   "and its continuation as text. The checkpoint folder must contain "
+                   "vocabulary.json."),
+       make_integer("tokens", "Maximum number of tokens of each continuation.", "100", 1, kLongest),
        make_option("until", OptionType::kText, "ID|TOKEN|line|document",
-                   "End a continuation after this token, after a line (<eos>, or the line feed's "
-                   "token), or after a blank line, which ends a document."),
-       make_integer("samples", "Continuations of each prompt, made side by side.", "1", 1,
+                   "End a continuation after this token, at the end of a line (<eos>, or the line "
+                   "feed's token), or at the end of a document (a blank line)."),
+       make_integer("samples",
+                    "Number of continuations of each prompt. They are computed in batches.", "1", 1,
                     kLongest),
        make_choice("prompts", "WHAT",
-                   "stream: all of the input is one prompt. document: every document is one, read "
-                   "from empty memory.",
+                   "stream: all of the input is one prompt. document: every document is a prompt "
+                   "of its own, read from empty memory.",
                    {"stream", "document"}),
        make_flag("open",
-                 "Leave out the line end at the end of a prompt, and go on inside its last line."),
+                 "Remove the line end at the end of a prompt, so that the continuation begins "
+                 "inside the prompt's last line."),
        make_option("without", OptionType::kText, "ID|TOKEN,...",
-                   "Never take these tokens: <unk> keeps unknown words out of the text. The others "
-                   "share their probability."),
+                   "Never choose these tokens; their probability goes to the other tokens. For "
+                   "instance, <unk> keeps unknown words out of the text."),
        make_real("temperature", "T",
-                 "Divide the logits: below 1 likely tokens become likelier. 0 always takes the "
-                 "likeliest.",
+                 "Divide the logits by T. Below 1, likely tokens become likelier; with 0 the "
+                 "likeliest token is always chosen.",
                  "1", 0, 1000),
-       make_integer("top-k", "Take one of the N likeliest tokens; 0: of all.", "0", 0, kLongest),
+       make_integer("top-k", "Choose among the N likeliest tokens; 0: among all tokens.", "0", 0,
+                    kLongest),
        make_real(
            "top-p", "P",
-           "Take one of the fewest tokens, the likeliest first, whose probabilities add up to P.",
+           "Choose among the fewest tokens, the likeliest first, whose probabilities add up to at "
+           "least P.",
            "1", 0, 1),
        make_real("min-p", "P",
-                 "Take one of the tokens that have at least this part of the likeliest one's "
-                 "probability.",
+                 "Choose among the tokens that have at least P times the probability of the "
+                 "likeliest token.",
                  "0", 0, 1),
        make_real("repetition-penalty", "R",
-                 "Divide the logit of a token that the prompt or the sample has by R where it is "
-                 "positive, and multiply it where it is negative: above 1 repetitions become less "
+                 "For each token that the prompt or the sample contains, divide a positive logit "
+                 "by R and multiply a negative logit by R. Above 1, repetitions become less "
                  "likely.",
                  "1", 0.001, 1000),
        make_integer("repetition-window",
-                    "Only the last N tokens count as repeated, the prompt's among them; 0: all.",
+                    "Penalize only tokens that occur among the last N tokens of prompt and "
+                    "sample; 0: among all of them.",
                     "0", 0, kLongest),
        make_integer("seed",
                     "The same seed gives the same continuations, for any number of samples and "
@@ -70,20 +76,20 @@ static Command command() {
                     "", 0, kLongest),
        without_default(make_integer(
            "stride",
-           "Slide the window of a network without memory by N tokens whenever it is full, so that "
-           "each token sees at least the segment less N tokens before it. 1 is the slowest; "
-           "default: half the segment.",
+           "Slide the window of a network without memory by N tokens whenever the window is full. "
+           "With 1, tokens see the most context and take the longest time; default: half the "
+           "segment.",
            "0", 1, kLongest)),
        make_option("log-probabilities", OptionType::kFile, "FILE",
-                   "Write a table of all tokens that were made: prompt, sample, position, id, and "
-                   "the natural logarithm of the probability that the network gave it."),
+                   "Write a table of all generated tokens: prompt, sample, position, id, and the "
+                   "natural logarithm of the network's probability of the token."),
        threads_option("The tokens are the same for every N."),
        make_option("device", OptionType::kText, "DEVICE",
                    "Device that computes: cpu, cuda (the first GPU) or cuda:N.", "cpu"),
        make_choice("precision", "PRECISION",
-                   "Precision of matrix products, whatever the network was trained with. The CPU "
-                   "has float32 "
-                   "and, on some processors, bfloat16, which reads half as many bytes for a token.",
+                   "Precision of matrix products; it may differ from that of training. The CPU "
+                   "has float32 and, on some processors, bfloat16, which halves the bytes of "
+                   "weights that are read for a token.",
                    all_names<machine::Precision>())},
       {{"echo it is a | qltok encode --vocab v.json | qlgen -m runs/ql/best --open | qltok decode",
         "go on with a line"},
