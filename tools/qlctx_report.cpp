@@ -126,17 +126,18 @@ std::vector<std::int64_t> lengths_of(const Options& options, const std::string& 
 }  // namespace
 
 std::vector<Option> size_options() {
-  return {make_integer("d-model",
-                       "Width of a state. Parameters and operations are counted if this option and "
-                       "the next three are given."),
-          make_integer("n-head", "Attention heads of a layer."),
-          make_integer("d-head", "Width of a head."),
-          make_integer("d-inner", "Inner width of the feed-forward layers."),
-          make_integer("vocab-size",
-                       "Words in the vocabulary, also of a preset. When left out, embedding and "
-                       "softmax are not counted."),
-          make_flag("untie-r", "Count biases u and v for every layer, as untie_r does."),
-          make_flag("convolution", "Count the learned convolution of a Compressive Transformer.")};
+  return {
+      make_integer("d-model",
+                   "Width of a state. Parameters and operations are counted if this option and "
+                   "the next three are given."),
+      make_integer("n-head", "Attention heads of a layer."),
+      make_integer("d-head", "Width of a head."),
+      make_integer("d-inner", "Inner width of the feed-forward layers."),
+      make_integer("vocab-size",
+                   "Number of entries in the vocabulary, also for a preset. While it is unknown, "
+                   "embedding and softmax are not counted."),
+      make_flag("untie-r", "Count the biases u and v for every layer, as with the key untie_r."),
+      make_flag("convolution", "Count the learned convolution of a Compressive Transformer.")};
 }
 
 std::vector<Option> request_options() {
@@ -152,23 +153,24 @@ std::vector<Option> request_options() {
               "Take the network and its training lengths from this preset: a file, or the name "
               "of an installed one.")),
       make_integers("segment", "N,...",
-                    "Segment lengths n_s in tokens. With --model or --preset, those of training "
-                    "when left out."),
+                    "Segment lengths n_s in tokens. With --model or --preset the default is the "
+                    "training length."),
       make_integers("memory", "N,...",
-                    "Memory lengths n_m in states of scale 1. When left out, that of training with "
-                    "--model or --preset, otherwise 0."),
+                    "Memory lengths n_m in states of scale 1. With --model or --preset the "
+                    "default is the training length, otherwise 0."),
       make_integers("compressed-memory", "N,...",
                     "Lengths n_cm of the Compressive Transformer's compressed memory in states. "
-                    "When left out, as for --memory."),
+                    "The default is as for --memory."),
       make_integers("scales", "N,...",
-                    "Layers of every scale, the finest first. When left out, those of the paper: "
-                    "3,3 for ql and multiscale, 8 for the others."),
-      make_integer("layers", "Layers of an architecture with one scale, the same as --scales N."),
+                    "Number of layers of every scale, the finest scale first. The defaults are "
+                    "those of the paper: 3,3 for ql and multiscale, 8 for the others."),
+      make_integer("layers",
+                   "Number of layers of an architecture with one scale, the same as --scales N."),
       make_integer("output-layers",
-                   "Layers after the accumulation. When left out, those of the paper: 2 for ql and "
-                   "multiscale; the others have none."),
-      make_option("rate", OptionType::kInteger, "C", "Compression rate: states that become one.",
-                  "2")};
+                   "Number of layers that read the average of all scales. The defaults are those "
+                   "of the paper: 2 for ql and multiscale, none for the others."),
+      make_option("rate", OptionType::kInteger, "C",
+                  "Compression rate: this many states are compressed into one.", "2")};
   return joined(network, size_options());
 }
 

@@ -19,17 +19,19 @@ static Command unnamed_command() {
           ctx::request_options(),
           {make_choice("method", "NAME",
                        "How context lengths are found. paper: by the formula of the paper's "
-                       "tables. exact: from what every output state depends on. measured: by "
-                       "gradients of the running network, with all three side by side.",
+                       "tables. exact: by tracing which tokens every output state depends on. "
+                       "measured: by gradients of the running network; the lengths of all three "
+                       "methods are printed.",
                        {"paper", "exact", "measured"}),
            make_choice("format", "NAME",
-                       "Print tab-separated columns under a header, or JSON, or draw one network "
-                       "and what its output depends on.",
+                       "tsv: tab-separated columns under a header. json: a list of objects. svg: "
+                       "a drawing of one network and of the states that one output state depends "
+                       "on.",
                        {"tsv", "json", "svg"}),
            columns_option(),
            make_integer("position",
-                        "Draw what the output state at this place of the segment depends on; 1 is "
-                        "the first place. Default: the last.",
+                        "Position in the segment of the output state whose dependencies are "
+                        "drawn; 1 is the first. Default: the last.",
                         "", 1)}),
       {{"qlctx --arch ql --scales 3,3 --output-layers 2 --segment 4 --memory 12,28",
         "two rows: the paper's Transformer-QL with a window of 16 and of 32"},
@@ -52,7 +54,7 @@ static Command plan_command() {
                             "over the positions of a segment is at least N.",
                             "", 1, net::kMaxPlannedContext)),
       repeatable(without_default(make_choice(
-          "arch", "NAME", "Search this architecture. All when left out.", ctx::kArchitectures))),
+          "arch", "NAME", "Search this architecture; default: all.", ctx::kArchitectures))),
       with_letter('m', make_option("model", OptionType::kFile, "CHECKPOINT",
                                    "Search lengths for the trained network of this checkpoint "
                                    "folder or its model.json.")),
@@ -63,8 +65,8 @@ static Command plan_command() {
               "Take the sizes and the number of layers from this preset: a file, or the name of "
               "an installed one.")),
       make_integer("layers",
-                   "Layers of every network, in all scales and the output block together. With "
-                   "--preset, as many as it has when left out.",
+                   "Number of layers of every network, all scales and the output block together. "
+                   "With --preset the default is the preset's number.",
                    "8", 1, 64),
       make_integers("rate", "C,...", "Compression rates to try.", "2", 2, net::kMaxRate),
       make_integers("segment", "N,...",
