@@ -21,18 +21,19 @@ static std::vector<std::string> settings() {
 
 static std::vector<Option> own_options() {
   return {
-      repeatable(make_option("data", OptionType::kFolder, "DIR",
-                             "Training data, packed by qlbin(1). Required, unless --resume finds "
-                             "it. Several are read as one, in their order, as qlbin merge joins "
-                             "them.")),
+      repeatable(
+          make_option("data", OptionType::kFolder, "DIR",
+                      "Training data, packed by qlbin(1). Required, unless --resume takes it "
+                      "from the checkpoint. Several folders are read as one, in the given "
+                      "order, as qlbin merge joins them.")),
       repeatable(make_option("valid", OptionType::kFolder, "DIR",
-                             "Validation data, encoded with the same vocabulary. Required "
-                             "likewise.")),
+                             "Validation data, encoded with the same vocabulary. Required under "
+                             "the same condition as --data.")),
       offering(preset_names,
                with_letter('m', make_option("model", OptionType::kFile, "PRESET",
                                             "The network and its training: a preset file, the name "
-                                            "of an installed one, or a checkpoint. Required "
-                                            "likewise."))),
+                                            "of an installed one, or a checkpoint. Required under "
+                                            "the same condition as --data."))),
       required(
           with_letter('o', make_option("output", OptionType::kFolder, "RUN",
                                        "Folder for the checkpoints RUN/best and RUN/last and for "
@@ -42,34 +43,36 @@ static std::vector<Option> own_options() {
                                       "Replace one value of the preset's network or training. "
                                       "ql-checkpoint(5) lists the keys."))),
       make_option("init", OptionType::kFolder, "CHECKPOINT",
-                  "Start from these weights. The parameters must have the same names and shapes; "
-                  "the lengths may differ."),
+                  "Start a new training run from the weights of this checkpoint. The parameters "
+                  "must have the same names and shapes; segment and memory lengths may differ."),
       make_flag("resume",
-                "Continue from the newest checkpoint of RUN, which records the data and the "
-                "preset, so that they may be left out. Without a checkpoint start anew."),
-      make_flag("force", "Replace what an earlier training left in RUN."),
-      make_integer("steps", "Length of the complete training and its schedule: --set steps=N.", "",
-                   1),
-      make_integer("stop-at",
-                   "Stop after step N with a checkpoint. The schedule stays as it is, --resume "
-                   "continues it.",
+                "Continue from the newest checkpoint of RUN. It records the data and the preset, "
+                "so --data, --valid and --model may be left out. If RUN has no checkpoint, start "
+                "anew; this needs all three."),
+      make_flag("force", "Replace the checkpoints and the log of an earlier training run in RUN."),
+      make_integer("steps", "Length of the complete training run and its schedule: --set steps=N.",
                    "", 1),
+      make_integer(
+          "stop-at",
+          "Stop after step N with a checkpoint. The schedule does not change, and --resume "
+          "continues it.",
+          "", 1),
       make_option("minutes", OptionType::kReal, "M",
                   "Wall-clock budget in which the schedule is completed: --set minutes=M. Such a "
-                  "training cannot be repeated bit for bit."),
-      make_integer("seed", "Seed of the weights and of dropout: --set seed=N.", "", 0)};
+                  "training run cannot be repeated bit for bit."),
+      make_integer("seed", "Seed of the initial weights and of dropout: --set seed=N.", "", 0)};
 }
 
 static std::vector<Option> option_table() {
   const Option precision = make_choice(
       "precision", "PRECISION",
       "Precision of matrix products: --set precision=PRECISION. The CPU has float32 and, on some "
-      "processors, bfloat16; auto is the fastest that there is. Weights and optimizer are float32 "
-      "always.",
+      "processors, bfloat16; auto is the fastest that the device has. Weights and optimizer are "
+      "always float32.",
       all_names<machine::Precision>());
   const Option eager = make_flag("eager",
                                  "On a GPU launch every operation of every step by itself, instead "
-                                 "of recording a step once and replaying it.");
+                                 "of capturing a step once as a CUDA graph and replaying it.");
   return joined(joined(own_options(), machine_options("share the rows of every batch",
                                                       without_default(precision))),
                 {eager});
