@@ -57,16 +57,16 @@ int threads_of(const Options& options) {
 Option output_file_option() {
   return with_letter(
       'o', make_option("output-file", OptionType::kFile, "FILE",
-                       "The file to write; - is standard output. It appears under its name when it "
-                       "is complete, and a file of that name stays until then.",
+                       "The file to write; - is standard output. The file gets its name only when "
+                       "it is complete; until then an older file of that name stays.",
                        "-"));
 }
 
 Option files_from_option() {
   return make_option("files-from", OptionType::kFile, "LIST",
-                     "Take the names from this file instead of the command line; - is standard "
-                     "input. A name stands on each line, or before each NUL when the list has one "
-                     "(find -print0).");
+                     "Read the names from this file instead of the command line; - is standard "
+                     "input. The file has one name per line or, if it contains NUL characters, a "
+                     "name before each NUL (find -print0).");
 }
 
 std::vector<std::string> input_names(const Options& options) {
@@ -109,11 +109,10 @@ Option columns_option() {
 }
 
 Option raw_option() {
-  return make_flag(
-      "raw",
-      "Read every FILE as it is. Without it gzip and zstd are unpacked, and files that "
-      "begin as archives, documents, pictures, pages of the web or text in UTF-16 are "
-      "refused.");
+  return make_flag("raw",
+                   "Read every FILE as it is. Without this option, gzip and zstd files are "
+                   "decompressed, and files that begin like archives, documents, images, web pages "
+                   "or text in UTF-16 are refused.");
 }
 
 Content content_of(const Options& options, Content expected) {
