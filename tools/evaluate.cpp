@@ -38,17 +38,18 @@ static void read_reset(const ql::Options& options, ql::eval::SweepOptions& sweep
       sweep.alone = ql::value_named<ql::eval::Unit>(reset, "--reset");
     } else {
       throw ql::UsageError(
-          "--reset", fmt::format("expected 1 to 1073741824, line, doubled-line or document, found "
-                                 "'{}'",
-                                 reset));
+          "--reset",
+          fmt::format("expected 1 to 1073741824 tokens, line, doubled-line or document, found "
+                      "'{}'",
+                      reset));
     }
   }
   if (!options.has("begin")) return;
   const std::string begin = options.text("begin");
   const std::optional<std::int64_t> id = ql::parse_integer(begin);
   if (!sweep.alone) {
-    throw ql::UsageError("--begin", "is the token before a unit that is read alone",
-                         "add --reset line or --reset document, or leave it out");
+    throw ql::UsageError("--begin", "applies only when every line or document is read on its own",
+                         "add --reset line or --reset document, or leave --begin out");
   }
   if (begin == "none") {
     sweep.begin.none = true;
@@ -56,7 +57,7 @@ static void read_reset(const ql::Options& options, ql::eval::SweepOptions& sweep
     sweep.begin.id = static_cast<ql::shard::TokenId>(*id);
   } else {
     throw ql::UsageError("--begin",
-                         fmt::format("expected a token's id or none, found '{}'", begin));
+                         fmt::format("expected a token's id or 'none', found '{}'", begin));
   }
 }
 
@@ -89,8 +90,8 @@ static ql::eval::SweepOptions sweep_options(const ql::Options& options,
   if (options.has("per-token")) sweep.loss_file = options.text("per-token");
   if (options.has("attention")) {
     if (options.text("attention") == "-") {
-      throw ql::UsageError("--attention", "standard output has the table of perplexities",
-                           "give the name of a file");
+      throw ql::UsageError("--attention", "standard output already has the table of perplexities",
+                           "give a file's name instead of -");
     }
     sweep.attention_file = options.text("attention");
   }
@@ -105,12 +106,12 @@ static void check(const ql::eval::SweepOptions& sweep) {
   for (const std::string& name : sweep.data) {
     // Without -m, every word counts as data, but may be a checkpoint.
     if (sweep.checkpoints.empty() && ql::shard::is_checkpoint(name)) {
-      throw ql::UsageError(name, "a checkpoint, where data is expected",
+      throw ql::UsageError(name, "is a checkpoint, but data is expected",
                            fmt::format("give it with -m: -m {}", name));
     }
   }
   if (sweep.checkpoints.empty() && !sweep.unigram) {
-    throw ql::UsageError("", "nothing to evaluate", "give --model CHECKPOINT or --unigram DIR");
+    throw ql::UsageError("", "no model to evaluate", "give --model CHECKPOINT or --unigram DIR");
   }
   const auto streams = std::count(sweep.data.begin(), sweep.data.end(), "-");
   if (streams + (sweep.unigram == "-" ? 1 : 0) > 1) {
@@ -122,7 +123,7 @@ static void check(const ql::eval::SweepOptions& sweep) {
 static void check_processes(const ql::Options& options, const ql::eval::SweepOptions& sweep) {
   if (sweep.group == nullptr) return;
   options.refuse({"per", "per-token", "attention", "unigram", "stride", "reset"}, "--{}",
-                 "is the work of one process", "run it without a launcher");
+                 "works in a single process only", "run qleval without a launcher");
   if (std::any_of(sweep.data.begin(), sweep.data.end(), ql::shard::names_stream)) {
     throw ql::UsageError("--data", "several processes cannot share a token stream",
                          "pack the stream with qlbin first");

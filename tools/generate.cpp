@@ -128,7 +128,8 @@ struct NamedTokens {
     }
     if (texts.empty()) texts = eval::read_token_texts(header.vocabulary_text);
     if (texts.empty()) {
-      throw UsageError(option, fmt::format("{} has no names of tokens, found '{}'", name, named),
+      throw UsageError(option,
+                       fmt::format("{} has no vocabulary in which to find '{}'", name, named),
                        "give a token's id");
     }
     const std::string unescaped_name = unescaped(named).value_or(named);
@@ -174,8 +175,9 @@ generate::GenerationOptions generation_options(const Options& options, NamedToke
   if (until != "line" && until != "document") {
     result.until = tokens.find("--until", until);
   } else if (!line_end) {
-    throw UsageError("--until", "lines have no visible end: the vocabulary has no <eos>",
-                     "give a token's id, or leave it out");
+    throw UsageError("--until",
+                     "the vocabulary has no token that ends lines (<eos> or a line feed)",
+                     "give a token's id, or leave --until out");
   } else {
     result.until = line_end;
     result.until_times = until == "document" ? 2 : 1;
@@ -203,7 +205,7 @@ void generate_text(const Options& options) {
   // model's.
   if (header.vocabulary.size != model.network().vocab_size) {
     throw Error(input.name(),
-                fmt::format("made with a vocabulary of {} entries, but {} has {}",
+                fmt::format("was made with a vocabulary of {} entries, but {} has one of {}",
                             header.vocabulary.size, folder, model.network().vocab_size),
                 "encode the prompt with the vocabulary of the training data");
   }
@@ -211,8 +213,8 @@ void generate_text(const Options& options) {
       eval::line_end_of(header.vocabulary, [&] { return header.vocabulary_text; });
 
   if (options.flag("open") && !line_end) {
-    throw UsageError("--open", "lines have no visible end: the vocabulary has no <eos>",
-                     "leave it out");
+    throw UsageError("--open", "the vocabulary has no token that ends lines (<eos> or a line feed)",
+                     "leave --open out");
   }
   const nn::ModelPrecision in_precision(model, precision);
   generate::GenerationOptions rules =

@@ -56,9 +56,10 @@ std::filesystem::path libexec_program(const std::string& name) {
   // QL_LIBEXEC is relative to the program's folder.
   std::filesystem::path path = (ql::program_folder() / QL_LIBEXEC / name).lexically_normal();
   if (std::filesystem::exists(path)) return path;
-  throw ql::Error(path.string(), "is not there",
-                  "this needs an installation that was built with LibTorch (QL_TORCH=ON); move bin "
-                  "and libexec together");
+  throw ql::Error(
+      path.string(), "is missing",
+      "install a build with LibTorch (QL_TORCH=ON), and keep the folders bin and libexec "
+      "together");
 }
 
 namespace fs = std::filesystem;

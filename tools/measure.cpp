@@ -35,7 +35,7 @@ static ql::ToolTable table() {
 
 static ql::nn::Model read_model(const ql::Options& options) {
   if (options.has("model") == options.has("network")) {
-    throw ql::UsageError("", "expected --model or --network");
+    throw ql::UsageError("", "expected either --model or --network");
   }
   if (options.has("model")) return ql::weights::load_model(options.text("model"), at::kDouble);
   const ql::Json json = ql::parse_json(options.text("network"), "--network");

@@ -47,7 +47,7 @@ GivenVocabulary given_vocabulary(const Options& options, const std::string& inpu
   GivenVocabulary given;
   if (options.has("vocab")) {
     options.refuse({"vocab-size", "eos"}, "", "--{} does not go with --vocab",
-                   "the vocabulary states it");
+                   "leave --{} out: the vocabulary has the value");
     const std::string path = options.text("vocab");
     given.text = text::read_vocabulary_file(path);
     given.vocabulary = text::parse_vocabulary(given.text, path);
@@ -94,7 +94,7 @@ void pack_ids(const Options& options, const GivenVocabulary& given, const char* 
 
 void pack_stream(const Options& options, InputFile& input) {
   options.refuse({"vocab", "vocab-size", "eos"}, "", "--{} does not go with a token stream",
-                 "the stream states it");
+                 "leave --{} out: the stream has the value");
   TokenStreamReader stream(input);
   StreamHeader header = stream.header();
   header.provenance = lineage(configuration_of(options), header.provenance);
@@ -178,7 +178,7 @@ void verify(const Options& options) {
   }
   out.close();
   if (problems > 0) {
-    throw Error("", fmt::format("bad places: {}, in {} of {} folders", problems, damaged,
+    throw Error("", fmt::format("problems found: {}, in {} of {} folders", problems, damaged,
                                 options.positional().size()));
   }
 }
@@ -225,7 +225,7 @@ StreamHeader merged_header(const Options& options, const Json& configuration,
     const std::string hash = text::parse_vocabulary(text, path).hash();
     if (hash != header.vocabulary.hash) {
       throw Error(path,
-                  fmt::format("has the hash {}, and the vocabulary of the parts {}", hash,
+                  fmt::format("has the hash {}, but the vocabulary of the parts has {}", hash,
                               header.vocabulary.hash.empty() ? "none" : header.vocabulary.hash),
                   "give the vocabulary that the parts were made with");
     }
@@ -285,11 +285,11 @@ ImportRules import_rules(const Options& options, const VocabularyInfo& vocabular
   if (!rules.eos_first) return rules;
   if (rules.format == Format::kMegatron) {
     throw UsageError("", "--eos-first does not go with --format megatron",
-                     "its index says where documents begin");
+                     "leave --eos-first out: Megatron's index states where documents begin");
   }
   if (!rules.vocabulary.eos) {
     throw UsageError("", "--eos-first needs --eos, or a vocabulary with <eos>",
-                     "give the id that begins documents");
+                     "give --eos with the id that begins documents");
   }
   return rules;
 }
@@ -311,7 +311,7 @@ void export_folders(const Options& options) {
   rules.threads = threads_of(options);
   if (options.given("file-tokens") && rules.format != Format::kLlmc) {
     throw UsageError("", "--file-tokens goes with --format llmc only",
-                     "the other formats are one file");
+                     "leave it out: the other formats write a single file");
   }
   if (rules.format == Format::kLlmc) rules.file_tokens = options.integer("file-tokens");
   MultiReader data(options.positional());

@@ -11,17 +11,19 @@ static std::int64_t drawn_position(const ql::Options& options, const ql::ctx::Re
   if (request.lengths.size() != 1) {
     throw ql::UsageError(
         "--format svg",
-        fmt::format("draws one network, the lengths make {}", request.lengths.size()),
-        "give one segment, one memory and one compressed memory");
+        fmt::format("draws one combination of lengths, but {} are given", request.lengths.size()),
+        "give one --segment, one --memory and one --compressed-memory");
   }
   if (options.given("method") && options.text("method") != "exact") {
-    throw ql::UsageError("--method", "a drawing shows the exact dependencies", "leave it out");
+    throw ql::UsageError("--method", "a drawing shows the exact dependencies",
+                         "leave --method out");
   }
   const std::int64_t segment = request.lengths.front().segment;
   const std::int64_t position = options.has("position") ? options.integer("position") : segment;
   if (position > segment) {
-    throw ql::UsageError("--position",
-                         fmt::format("the segment has {} positions, found {}", segment, position));
+    throw ql::UsageError(
+        "--position",
+        fmt::format("expected 1 to {}, the segment's length, found {}", segment, position));
   }
   return position - 1;
 }
@@ -31,8 +33,8 @@ static std::string answer(const ql::Options& options) {
   const ql::ctx::Request request = ql::ctx::make_request(options);
   const std::string format = options.text("format");
   if (format == "svg") {
-    options.refuse({"columns"}, "--{}", "is for tables",
-                   "give --format tsv with it, or leave it out");
+    options.refuse({"columns"}, "--{}", "applies to tables, not to --format svg",
+                   "give --format tsv, or leave --{} out");
     const std::int64_t position = drawn_position(options, request);
     return ql::ctx::draw_svg(ql::ctx::make_rows(request, "exact").front(), position);
   }

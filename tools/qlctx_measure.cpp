@@ -56,7 +56,7 @@ static Error killed(int signal_number) {
 
 static void check_rows(const std::vector<std::vector<std::int64_t>>& rows,
                        const std::vector<net::Lengths>& lengths) {
-  const char* remedy = "it belongs to another version of qlctx";
+  const char* remedy = "install qlctx and qlctx-measure of the same version";
   if (rows.size() != lengths.size()) {
     throw FormatError(
         kProgram, fmt::format("answered for {} lengths, expected {}", rows.size(), lengths.size()),
@@ -80,7 +80,7 @@ std::vector<std::vector<std::int64_t>> measure(const Request& request) {
   if (result.exit_code > 128) throw killed(result.exit_code - 128);
   if (result.exit_code != 0) {
     throw Error(kProgram, fmt::format("ended with exit status {}", result.exit_code),
-                "its own message stands above");
+                "see its message above");
   }
   const Json json = parse_json(result.output, kProgram);
   const JsonObject answer(json, kProgram);
@@ -92,13 +92,13 @@ std::vector<std::vector<std::int64_t>> measure(const Request& request) {
     streams += row.integer("streams");
   }
   check_rows(rows, request.lengths);
-  log_info("measured by the gradients of {} random streams, {} weights", streams,
+  log_info("measured by gradients on {} random token streams, with {} weights", streams,
            request.checkpoint.empty() ? "random" : "trained");
   if (request.network.architecture == net::Architecture::kCompressive &&
       request.network.pool == net::Pool::kMostUsed) {
     log_info(
-        "with the pool most-used, the exact lengths count all evicted states that may be kept, and "
-        "the measured ones those that these streams kept");
+        "with pool most-used, the exact lengths count all evicted states that may be kept, but the "
+        "measured lengths count only those that these streams kept");
   }
   return rows;
 }

@@ -25,8 +25,10 @@ std::vector<std::int64_t> scales_from_options(const Options& options,
       throw UsageError("--layers", "given together with --scales", "leave one of them out");
     }
     if (net::has_scales(architecture)) {
-      throw UsageError("--layers", "this architecture has scales",
-                       "use --scales and --output-layers");
+      throw UsageError(
+          "--layers",
+          fmt::format("--arch {} divides its layers into scales", net::to_short_text(architecture)),
+          "use --scales and --output-layers");
     }
     return {options.integer("layers")};
   }
@@ -45,9 +47,9 @@ bool read_sizes(const Options& options, net::Network& network) {
   }
   for (const std::string& name : kNeededSizes) {
     if (!options.given(name)) {
-      throw UsageError("--" + name, "missing",
-                       "parameters and operations are counted from --d-model, --n-head, --d-head "
-                       "and --d-inner together");
+      throw UsageError("--" + name, "is missing",
+                       "give --d-model, --n-head, --d-head and --d-inner together, to count "
+                       "parameters and operations");
     }
   }
   network.d_model = options.integer("d-model");
@@ -87,13 +89,14 @@ Request request_from_arch(const Options& options) {
   request.has_sizes = read_sizes(options, network);
   if (request.has_sizes) {
     if (options.flag("convolution") && network.architecture != net::Architecture::kCompressive) {
-      throw UsageError("--convolution", "given for another architecture than compressive",
-                       "the others pool by maximum or mean, which has no parameters");
+      throw UsageError(
+          "--convolution", "applies to --arch compressive only",
+          "leave it out: other architectures pool by maximum or mean, without parameters");
     }
     network.check();
   }
   if (!options.given("segment")) {
-    throw UsageError("--segment", "missing", "give one or more lengths, as in --segment 4,8");
+    throw UsageError("--segment", "is missing", "give one or more lengths, as in --segment 4,8");
   }
   return request;
 }
@@ -180,7 +183,7 @@ Request make_request(const Options& options) {
     throw UsageError("--preset", "given together with --model", "leave one of them out");
   }
   if (!model && !preset && !options.given("arch")) {
-    throw UsageError("", "no network", "give --arch, --model or --preset");
+    throw UsageError("", "no network is given", "give --arch, --model or --preset");
   }
   Request request = model    ? request_from_file(options, "model")
                     : preset ? request_from_file(options, "preset")
@@ -274,8 +277,9 @@ static std::string agreement(const std::optional<net::ContextLength>& paper,
 
 static void add_measured(const Request& request, std::vector<Row>& rows) {
   if (!request.has_sizes) {
-    throw UsageError("--method measured", "runs a network, and its sizes are unknown",
-                     "give --d-model, --n-head, --d-head and --d-inner, --preset or --model");
+    throw UsageError(
+        "--method measured", "runs the network, whose sizes are unknown",
+        "give --preset, --model, or all of --d-model, --n-head, --d-head and --d-inner");
   }
   const std::vector<std::vector<std::int64_t>> measured = measure(request);
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -304,8 +308,9 @@ std::vector<Row> make_rows(const Request& request, const std::string& method) {
     net::Geometry geometry = net::make_geometry(network, lengths);
     if (method == "paper" && !net::has_paper_context(network)) {
       throw UsageError("--method paper",
-                       "the paper's formula is for queries that see all keys of the window, and "
-                       "same_length or attention_window limits them here",
+                       fmt::format("the paper's formula assumes that queries see all keys of the "
+                                   "window, but {} limits them",
+                                   network.same_length ? "same_length" : "attention_window"),
                        "use --method exact");
     }
     const net::ContextLength context = method == "paper" ? net::paper_context(network, lengths)
@@ -370,12 +375,12 @@ Search search_of_family(const Options& options) {
     layers = options.given("layers") ? layers : network.layers();
   } else if (!read_sizes(options, network)) {
     log_info(
-        "counted with the sizes of the paper's SimpleBooks-2 networks; give --d-model and the "
-        "other sizes, --preset or --model for yours");
+        "parameters and operations are counted for the sizes of the paper's SimpleBooks-2 "
+        "networks; for yours give --preset, --model, or --d-model and the other sizes");
     network = paper_sizes();
   }
   if (!network.scale_widths.empty()) {
-    log_info("scale_widths [{}]: networks of several scales have {} scales, of these widths",
+    log_info("scale_widths [{}] restricts networks of several scales to {} scales of these widths",
              fmt::join(network.scale_widths, ", "), network.scale_widths.size());
   }
   std::vector<std::string> names = options.texts("arch");
@@ -404,11 +409,12 @@ std::vector<net::Plan> find_plans(const Search& search, const Options& options) 
   }
   const std::string names = fmt::format("{}", fmt::join(without, ", "));
   const std::string nothing =
-      fmt::format("nothing reaches back {} tokens", with_thousands(context));
+      fmt::format("no network reaches back {} tokens", with_thousands(context));
   if (all.empty()) {
-    throw Error(names, nothing,
-                "networks without memory see nothing before a segment, several scales need two "
-                "layers and segments that fit");
+    throw Error(
+        names, nothing,
+        "networks without memory see only their segment; several scales need two or more layers, "
+        "and segments that are multiples of their granularity");
   }
   if (!without.empty()) log_info("{}: {}", names, nothing);
   std::stable_sort(all.begin(), all.end(), [](const net::Plan& a, const net::Plan& b) {

@@ -130,9 +130,9 @@ class Drawing {
     const std::int64_t tokens = std::max(reach_ + segment_ - position_, states);
     if (tokens > kMostTokens || stages_.size() > kMostRows) {
       throw Error("--format svg",
-                  fmt::format("{} tokens and {} rows of states are too many for a drawing, which "
-                              "shows {} and {} at most",
-                              tokens, stages_.size(), kMostTokens, kMostRows),
+                  fmt::format("a drawing has at most {} tokens and {} rows of states, but this "
+                              "network needs {} and {}",
+                              kMostTokens, kMostRows, tokens, stages_.size()),
                   "draw a network of the same kind with shorter lengths or fewer layers");
     }
   }

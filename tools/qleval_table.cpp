@@ -127,7 +127,7 @@ ToolTable qleval_table() {
 
 void check_qleval(const Options& options) {
   if (options.has("per")) {
-    options.refuse({"per-token", "attention", "unigram", "batch"}, "--per", "has no place for --{}",
+    options.refuse({"per-token", "attention", "unigram", "batch"}, "--per", "does not go with --{}",
                    "leave one of them out");
     if (options.text("method") == "stepwise") {
       throw UsageError("--per", "is not possible with --method stepwise", "leave --method out");
@@ -138,28 +138,30 @@ void check_qleval(const Options& options) {
                      "add --per token, or leave --top out");
   }
   if (options.flag("summary") && !options.has("per")) {
-    throw UsageError("--summary", "prints the table in addition to the rows of --per",
+    throw UsageError("--summary", "adds the table to the rows of --per, which is not given",
                      "leave it out: without --per the table is always printed");
   }
   if (options.has("unigram") && !options.has("model")) {
     options.refuse({"segment", "memory", "compressed-memory", "stride", "reset", "attention",
                     "method", "batch", "chunk", "device", "precision"},
-                   "--{}", "is about networks, and a unigram model is none",
-                   "add --model CHECKPOINT, or leave it out");
+                   "--{}", "applies to networks, not to a unigram model",
+                   "add --model CHECKPOINT, or leave --{} out");
   }
   if (options.text("method") == "stepwise") {
-    options.refuse({"chunk", "stride", "reset", "attention"}, "--{}", "is for layer by layer only",
+    options.refuse({"chunk", "stride", "reset", "attention"}, "--{}",
+                   "works with --method layerwise only",
                    "use --method layerwise, or leave --{} out");
   } else {
-    options.refuse({"batch"}, "--batch", "layer by layer there is one stream and no columns",
+    options.refuse({"batch"}, "--batch", "--method layerwise reads the stream as a single column",
                    "add --method stepwise, or leave --batch out");
   }
   const std::string reset = options.has("reset") ? options.text("reset") : "";
   for (const char* other : {"per-token", "unigram", "stride"}) {
     if (!reset.empty() && !parse_integer(reset) && options.given(other)) {
-      throw UsageError(fmt::format("--{}", other),
-                       fmt::format("is about one stream, and --reset {} reads many", reset),
-                       "leave one of them out");
+      throw UsageError(
+          fmt::format("--{}", other),
+          fmt::format("needs one stream, but --reset {0} reads every {0} separately", reset),
+          "leave one of them out");
     }
   }
 }

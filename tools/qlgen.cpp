@@ -49,7 +49,7 @@ std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std
     }
     // A full list may be cut off, so it ends with dots.
     if (words.size() == text::Unknowns::kMostTexts) words.back() = "...";
-    log_warning("--text: not in the vocabulary, so the network reads {} instead: {}",
+    log_warning("--text: the network reads {} in place of text outside the vocabulary: {}",
                 vocabulary.token(*vocabulary.unk()), fmt::join(words, ", "));
   }
   return std::move(encoded.ids);
@@ -95,9 +95,10 @@ text::Vocabulary vocabulary_of(const std::string& checkpoint, std::string& text)
   const auto trained_with = net::read_model_file(checkpoint).vocabulary;
   const std::filesystem::path file = std::filesystem::path(checkpoint) / shard::kVocabularyFile;
   if (!std::filesystem::exists(file)) {
-    throw Error(checkpoint, fmt::format("{} is missing", shard::kVocabularyFile),
-                fmt::format("copy the vocabulary there, or encode the prompt by qltok encode and "
-                            "leave --text out"));
+    throw Error(
+        checkpoint, fmt::format("{} is missing", shard::kVocabularyFile),
+        fmt::format("copy the vocabulary into this folder, or pipe the prompt from qltok encode "
+                    "and leave --text out"));
   }
   text = text::read_vocabulary_file(file.string());
   text::Vocabulary vocabulary = text::parse_vocabulary(text, file.string());

@@ -107,20 +107,21 @@ ToolTable qlgen_table() {
 
 void check_qlgen(const Options& options) {
   if (options.has("text") && !options.positional().empty()) {
-    throw UsageError("--text", fmt::format("is the prompt, and so is {}", options.positional()[0]),
+    throw UsageError("--text",
+                     fmt::format("gives a prompt, and so does {}", options.positional()[0]),
                      "leave one of them out");
   }
   if (options.has("text")) {
-    options.refuse({"open", "prompts"}, "--{}", "is about prompts of a token stream",
-                   "leave it out: --text goes on inside its last line");
+    options.refuse({"open", "prompts"}, "--{}", "applies to prompts from a token stream",
+                   "leave --{} out: generation continues the last line of --text");
   }
   if (options.given("repetition-window") && options.real("repetition-penalty") == 1) {
     throw UsageError("--repetition-window",
-                     "has no effect while --repetition-penalty is 1, no penalty",
-                     "give --repetition-penalty 1.2, or leave the window out");
+                     "has no effect while --repetition-penalty is 1 (no penalty)",
+                     "give --repetition-penalty 1.2, or leave --repetition-window out");
   }
   if (options.has("log-probabilities") && options.text("log-probabilities") == "-") {
-    throw UsageError("--log-probabilities", "standard output has the tokens",
-                     "give the name of a file");
+    throw UsageError("--log-probabilities", "standard output already has the tokens",
+                     "give a file's name instead of -");
   }
 }

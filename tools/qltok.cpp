@@ -38,8 +38,10 @@ static std::string percent(std::int64_t part, std::int64_t total) {
 
 static void warn_of_reserved(std::int64_t count) {
   if (count == 0) return;
-  log_warning("words <eos> in the text: {}; they become <unk>, because <eos> stands for line ends",
-              with_thousands(count));
+  log_warning(
+      "the text has the word <eos> (count: {}), which becomes <unk>, because <eos> stands for line "
+      "ends",
+      with_thousands(count));
 }
 
 // Returns the configuration for the provenance, without the name of the output file.
@@ -53,7 +55,7 @@ static Json configuration(const Options& options, const std::vector<std::string>
 static std::string token_name(const Options& options, const char* option) {
   if (!options.has(option)) return "";
   if (options.text(option).empty()) {
-    throw UsageError(fmt::format("--{}", option), "no token has an empty name",
+    throw UsageError(fmt::format("--{}", option), "expected the name of a token, found ''",
                      "leave the option out");
   }
   return options.text(option);
@@ -63,11 +65,11 @@ static void report_missing_specials(const Vocabulary& vocabulary, const Vocabula
   const bool names = vocabulary.type() == TokenType::kPiece;
   if (!vocabulary.eos() && rules.eos != Presence::kNever) {
     log_info(
-        "no token is <eos>: {}; --eos-token names one",
-        names ? "qlbin import finds no documents by it" : "line ends of a text do not become one");
+        "no token of the vocabulary is <eos>, so {}; --eos-token chooses one",
+        names ? "qlbin import cannot find documents by it" : "line ends of a text are not encoded");
   }
   if (!vocabulary.unk() && rules.unk != Presence::kNever) {
-    log_info("no token is <unk>: {}; --unk-token names one",
+    log_info("no token of the vocabulary is <unk>, so {}; --unk-token chooses one",
              names ? "no token counts as unknown" : "a word outside the vocabulary is an error");
   }
 }
@@ -78,7 +80,7 @@ static void import_vocabulary(const Options& options) {
                   "files-from", "counts"},
                  "", "--{} does not go with --import", "leave one of them out");
   if (!options.positional().empty()) {
-    throw UsageError("--import", "the vocabulary comes from its file, not from text",
+    throw UsageError("--import", "takes the vocabulary from its own file, not from text",
                      fmt::format("leave out {}", options.positional().front()));
   }
   const std::string path = options.text("import");
@@ -105,19 +107,19 @@ static void import_vocabulary(const Options& options) {
   if (vocabulary.type() != TokenType::kWord || rules.blanks) return;
   if (vocabulary.blanks() == Blanks::kUnicode) {
     log_info(
-        "words end at Unicode blanks: no word of the list has one inside; --blanks ascii is the "
-        "other choice");
+        "words end at Unicode blanks, because no word of the list contains one; --blanks ascii "
+        "chooses ASCII blanks");
   } else {
-    log_info("words end at ASCII blanks only: the list has words with others inside");
+    log_info("words end at ASCII blanks only, because words of the list contain other blanks");
   }
 }
 
 static void make_vocabulary(const Options& options) {
   if (options.given("import")) return import_vocabulary(options);
   options.refuse({"eos-token", "unk-token"}, "", "--{} goes with --import only",
-                 "made from text, they are <eos> and <unk>");
+                 "leave it out: tokens made from text are named <eos> and <unk>");
   options.refuse({"id-offset"}, "", "--{} goes with --import only",
-                 "made from text, ids begin with 0");
+                 "leave it out: ids made from text begin with 0");
   VocabularyRules rules;
   rules.type = chosen<TokenType>(options, "type");
   rules.lowercase = options.flag("lowercase");
@@ -229,14 +231,14 @@ static Vocabulary stream_vocabulary(const Options& options, const StreamHeader& 
   const VocabularyInfo& info = header.vocabulary;
   const bool given = options.has("vocab");
   if (!given && header.vocabulary_text.empty()) {
-    throw Error(stream, "the token stream brings no vocabulary", "give one with --vocab");
+    throw Error(stream, "the token stream contains no vocabulary", "give one with --vocab");
   }
   const std::string where = given ? options.text("vocab") : stream + ": vocabulary";
   Vocabulary vocabulary =
       parse_vocabulary(given ? read_vocabulary_file(where) : header.vocabulary_text, where);
   if (!info.hash.empty() && info.hash != vocabulary.hash()) {
     throw Error(where,
-                fmt::format("the vocabulary has the hash {}, but {} was made with {}",
+                fmt::format("this vocabulary has the hash {}, but {} was made with one of hash {}",
                             vocabulary.hash(), stream, info.hash),
                 "give the vocabulary that the text was encoded with, or leave out --vocab");
   }
@@ -249,7 +251,8 @@ static void decode(const Options& options) {
   const auto write = [&out](std::string_view text) { out.write(text); };
   if (options.text("input") == "ids") {
     if (!options.has("vocab")) {
-      throw UsageError("--input ids", "ids bring no vocabulary", "give one with --vocab");
+      throw UsageError("--input ids", "plain ids come without a vocabulary",
+                       "give one with --vocab");
     }
     const std::string path = options.text("vocab");
     const Vocabulary vocabulary = parse_vocabulary(read_vocabulary_file(path), path);

@@ -41,8 +41,8 @@ train::ComputeDevice compute_device_of(const Options& options, const machine::Pr
   const train::ComputeDevice compute{machine::find_device(options.text("device"), group),
                                      !options.flag("eager")};
   if (options.flag("eager") && compute.device.is_cpu()) {
-    throw UsageError("--eager", "is about GPUs: nothing is recorded on the CPU",
-                     "add --device cuda, or leave it out");
+    throw UsageError("--eager", "affects GPUs only: steps are never recorded on the CPU",
+                     "add --device cuda, or leave --eager out");
   }
   return compute;
 }
@@ -63,7 +63,7 @@ fs::path checkpoint_to_resume(const Options& options) {
   for (const fs::path& checkpoint : train::newest_checkpoints(run)) {
     if (fs::exists(checkpoint / "state.json")) return checkpoint;
   }
-  throw UsageError(run.string(), "no checkpoint records the data and the preset",
+  throw UsageError(run.string(), "found no checkpoint that records the data and the preset",
                    "give --data, --valid and --model");
 }
 
