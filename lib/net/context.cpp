@@ -127,8 +127,8 @@ ContextLength paper_context(const Network& network, const Lengths& lengths) {
   const Geometry geometry = make_geometry(network, lengths);
   if (!has_paper_context(network)) {
     throw ConfigError(network.same_length ? "same_length" : "attention_window",
-                      "the paper's formula is for attention to all keys of the window",
-                      "ask for the exact context length");
+                      "the paper's formula assumes attention to all keys of the window",
+                      "compute the exact context length instead");
   }
   ContextLength context;
   for (std::size_t stage = 1; stage < geometry.stages.size(); ++stage) {

@@ -96,7 +96,8 @@ std::string broken_rule(const Network& network, const Lengths& lengths, const Ru
       return fmt::format("a {} network keeps no memory", name);
     }
     if (network.same_length && lengths.memory == 0) {
-      return "with same_length a query sees as many keys as the memory has states: it needs one";
+      return "with same_length a query sees as many keys as the memory has states, so the memory "
+             "needs at least one";
     }
     if (lengths.memory < 0 || lengths.memory > rules.memory.maximum) {
       return range_text("memory", rules.memory);

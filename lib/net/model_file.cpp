@@ -54,7 +54,7 @@ constexpr std::int64_t kFormerSegment = 128;
 static void require(const JsonObject& json, const char* key, const Json& value, const char* can) {
   if (json.has(key) && json.at(key) != value) {
     throw ConfigError(fmt::format("{}: {}", json.where(), key),
-                      fmt::format("is {}; this network has {}", json.at(key).dump(), can));
+                      fmt::format("is {}, but only {} is supported", json.at(key).dump(), can));
   }
 }
 
@@ -63,10 +63,10 @@ bool is_public_config(const Json& json) {
 }
 
 Network network_from_public_config(const JsonObject& json) {
-  require(json, "attn_type", 0, "relative attention only, 0");
+  require(json, "attn_type", 0, "0 (relative attention)");
   require(json, "layer_norm_epsilon", 1e-5, "1e-5");
-  require(json, "tie_word_embeddings", true, "tied embeddings");
-  require(json, "tie_weight", true, "tied embeddings");
+  require(json, "tie_word_embeddings", true, "true (tied embeddings)");
+  require(json, "tie_weight", true, "true (tied embeddings)");
 
   Network network;
   network.architecture = Architecture::kTransformerXl;
@@ -147,9 +147,10 @@ static std::filesystem::path model_file_of(const std::filesystem::path& path) {
         path.string(), fmt::format("there is {}, but neither model.json nor config.json", found),
         fmt::format("put the model's config.json into the same folder, and {}", kConversion));
   }
-  throw Error(path.string(), "no checkpoint is there: model.json is missing",
-              run ? fmt::format("give the best one of this run: {}", (path / "best").string())
-                  : "give RUN/best or RUN/last of qltrain -o RUN");
+  throw Error(
+      path.string(), "is not a checkpoint: model.json is missing",
+      run ? fmt::format("give the best checkpoint of this run: {}", (path / "best").string())
+          : "give RUN/best or RUN/last of qltrain -o RUN");
 }
 
 void require_weights(const std::filesystem::path& folder, const std::string& name) {
@@ -157,7 +158,7 @@ void require_weights(const std::filesystem::path& folder, const std::string& nam
   const std::string found = unconverted_weights(folder);
   throw Error(name,
               found.empty() ? "the checkpoint has no weights (model.safetensors)"
-                            : fmt::format("the weights are those of {}, and model.safetensors is "
+                            : fmt::format("the weights are in {}, but model.safetensors is "
                                           "expected",
                                           found),
               found.empty() ? "give a folder that qltrain wrote, such as RUN/best" : kConversion);

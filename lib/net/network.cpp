@@ -101,23 +101,23 @@ std::string choice_of(const Table& table, unsigned mark) {
 void check_encoding(const Network& network, const Report& report) {
   const EncodingRow& encoding = row_of(network.encoding);
   if (network.clamp_len == 0) {
-    report("clamp_len is 0, must be at least 1", "-1 clamps no distance", "clamp_len=-1");
+    report("clamp_len is 0, but must be at least 1", "use -1 to clamp no distance", "clamp_len=-1");
   }
   if (encoding.has(EncodingRow::kClamped) && network.clamp_len < 0) {
     report(fmt::format("encoding is {}, but clamp_len is not set", encoding.name),
-           "set it to the largest distance that gets a vector of its own");
+           "set clamp_len to the largest distance that has a vector of its own");
   }
   if (!encoding.has(EncodingRow::kPlaces)) return;
   if (network.architecture != Architecture::kVanilla) {
-    report(fmt::format("encoding is {}, but this network is {}", encoding.name,
+    report(fmt::format("encoding is {}, but architecture is {}", encoding.name,
                        to_text(network.architecture)),
-           "a place in the segment says nothing about a memory or a pooled state: use "
-           "it with vanilla",
+           "indexes in the segment cannot encode memories or pooled states: use another "
+           "encoding, or architecture vanilla",
            "encoding=transformer-xl");
   }
   if (network.clamp_len > 0) {
     report(fmt::format("clamp_len is set, but encoding is {}", encoding.name),
-           "it has no distances: leave clamp_len out", "clamp_len=-1");
+           "this encoding has no distances: leave clamp_len out", "clamp_len=-1");
   }
 }
 
@@ -130,18 +130,18 @@ void check_attention(const Network& network, const Report& report) {
     if (!keeps_memory(network.architecture)) {
       report(fmt::format("same_length is set, but a {} network keeps no memory",
                          to_text(network.architecture)),
-             "use attention_window", "same_length=false");
+             "use attention_window instead", "same_length=false");
     }
   }
   if (!network.attention_dilation.empty()) {
     if (network.attention_window == 0) {
       report("attention_dilation is set, but attention_window is not",
-             "it spreads the keys of that window", "attention_dilation=[]");
+             "set attention_window, too, or leave attention_dilation out", "attention_dilation=[]");
     }
     const auto heads = static_cast<std::int64_t>(network.attention_dilation.size());
     if (heads != network.n_head) {
       report(
-          fmt::format("attention_dilation has {} values, expected {}: one a "
+          fmt::format("attention_dilation has {} values, expected {}: one for each "
                       "head",
                       heads, network.n_head));
     }
@@ -150,35 +150,38 @@ void check_attention(const Network& network, const Report& report) {
   if (network.same_length || network.attention_window > 0) {
     report(fmt::format("attention is linear, but {} is set",
                        network.same_length ? "same_length" : "attention_window"),
-           "linear attention sums over all keys of the window: leave it out",
+           fmt::format("linear attention sums over all keys of the window: leave {} out",
+                       network.same_length ? "same_length" : "attention_window"),
            network.same_length ? "same_length=false" : "attention_window=0");
   }
   if (!row_of(network.encoding).has(EncodingRow::kFeatures)) {
     report(fmt::format("attention is linear, but encoding is {}", to_text(network.encoding)),
-           fmt::format("feature maps know no distances: use {}",
+           fmt::format("feature maps cannot depend on distances: use encoding {}",
                        choice_of(kEncodings, EncodingRow::kFeatures)),
            "encoding=transformer-xl");
   }
   if (network.pool == Pool::kMostUsed) {
     report("attention is linear, but pool is most-used",
-           "it has no probabilities to choose by: use another pool", "pool=max");
+           "linear attention has no probabilities to choose states by: use another pool",
+           "pool=max");
   }
   if (network.dropatt > 0) {
     report(fmt::format("attention is linear, but dropatt is {}", network.dropatt),
-           "it has no probabilities to drop: set dropatt to 0", "dropatt=0");
+           "linear attention has no probabilities to drop: set dropatt to 0", "dropatt=0");
   }
 }
 
 void check_compression(const Network& network, const Report& report) {
   const bool of_scales = row_of(network.pool).has(PoolRow::kScales);
   if (!of_scales && network.architecture != Architecture::kCompressive) {
-    report(fmt::format("pool is {}, which only a compressive network has; this one is {}",
-                       to_text(network.pool), to_text(network.architecture)),
-           fmt::format("use {}", choice_of(kPools, PoolRow::kScales)), "pool=max");
+    report(
+        fmt::format("pool is {}, which only a compressive network supports, but architecture is {}",
+                    to_text(network.pool), to_text(network.architecture)),
+        fmt::format("use {}", choice_of(kPools, PoolRow::kScales)), "pool=max");
   }
   if (network.compression_loss == CompressionLoss::kAutoEncoding && !network.learns_compression()) {
-    report(fmt::format("compression_loss is auto-encoding, which decodes what a "
-                       "convolution compressed; pool is {}",
+    report(fmt::format("compression_loss is auto-encoding, which decodes the states that a "
+                       "convolution has compressed, but pool is {}",
                        to_text(network.pool)),
            "leave compression_loss out, or set the pool of a compressive network to "
            "convolution or dilated-convolution",
@@ -190,27 +193,27 @@ void check_scale_widths(const Network& network, const Report& report) {
   const std::vector<std::int64_t>& widths = network.scale_widths;
   if (widths.empty()) return;
   const char* const remedy =
-      "give d_model for the finest scale, then the width of every coarser one";
+      "give d_model for the finest scale, then the width of every coarser scale";
   if (widths.size() != network.scales.size()) {
-    report(fmt::format("scale_widths has {} values, expected {}: one a scale", widths.size(),
+    report(fmt::format("scale_widths has {} values, expected {}: one for each scale", widths.size(),
                        network.scales.size()),
            remedy, "scale_widths=[]");
     return;
   }
   if (widths.front() != network.d_model) {
-    report(fmt::format("scale_widths begins with {}, expected d_model, {}", widths.front(),
-                       network.d_model),
+    report(fmt::format("scale_widths begins with {}, but must begin with d_model, which is {}",
+                       widths.front(), network.d_model),
            remedy);
   }
   for (const std::int64_t width : widths) {
     if (width % 2 != 0) {
       report(fmt::format("scale_widths: {} must be even", width),
-             "half of a position's encoding are sines, half cosines");
+             "a position is encoded by as many sines as cosines");
       return;
     }
     const std::int64_t inner = network.d_inner * width / network.d_model;
     if (network.d_inner * width % network.d_model != 0 || inner > kMaxWidth) {
-      report(fmt::format("scale_widths: {} makes d_inner {} * {} / {}, which must be a "
+      report(fmt::format("scale_widths: at {} the scale's d_inner is {} * {} / {}, which must be a "
                          "whole number up to {}",
                          width, network.d_inner, width, network.d_model, kMaxWidth),
              "use another width");
@@ -223,21 +226,22 @@ void check_query_only_pooling(const Network& network, const Report& report) {
   if (!network.query_only_pooling) return;
   if (network.scales.size() == 1) {
     report("query_only_pooling is set, but there is one scale only",
-           "nothing is pooled between scales: leave it out", "query_only_pooling=false");
+           "nothing is pooled between scales: leave query_only_pooling out",
+           "query_only_pooling=false");
   }
   if (network.same_length || network.attention_window > 0) {
     report(fmt::format("query_only_pooling and {} are both set",
                        network.same_length ? "same_length" : "attention_window"),
-           "a window of states from two scales has no common length to limit: leave one "
-           "out",
+           "the window then has states of two scales, and cannot be limited to one length: leave "
+           "one of the two keys out",
            "query_only_pooling=false");
   }
 }
 
 void check_learned_join(const Network& network, const Report& report) {
   if (network.learned_join && network.scales.size() == 1) {
-    report("learned_join is set, but there is one scale only", "nothing is joined: leave it out",
-           "learned_join=false");
+    report("learned_join is set, but there is one scale only",
+           "nothing is joined: leave learned_join out", "learned_join=false");
   }
 }
 
@@ -247,20 +251,19 @@ void check_cutoffs(const Network& network, const Report& report) {
   std::int64_t previous = 0;
   for (const std::int64_t cutoff : network.cutoffs) {
     if (cutoff <= previous) {
-      return report(fmt::format("cutoffs: {} follows {}, each must be greater than the one "
-                                "before and than 0",
+      return report(fmt::format("cutoffs: {} follows {}, but cutoffs must be above 0 and increase",
                                 cutoff, previous),
                     "give them in increasing order, as in [2000, 10000]");
     }
     if (network.vocab_size > 0 && cutoff >= network.vocab_size) {
-      return report(fmt::format("cutoffs: {} is not below the {} entries of the vocabulary", cutoff,
+      return report(fmt::format("cutoffs: {} must be below {}, the size of the vocabulary", cutoff,
                                 network.vocab_size),
-                    "qltrain --set cutoffs=auto chooses them for its data");
+                    "qltrain --set cutoffs=auto chooses cutoffs for the training data");
     }
     width /= network.div_val;
     if (width < 1) {
-      return report(fmt::format("div_val is {}: nothing is left of d_embed {} in the cluster "
-                                "from {} on",
+      return report(fmt::format("div_val is {}, which reduces d_embed {} to 0 in the cluster that "
+                                "begins with id {}",
                                 network.div_val, network.embedding_width(), cutoff),
                     "use a smaller div_val or fewer cutoffs");
     }
@@ -270,15 +273,15 @@ void check_cutoffs(const Network& network, const Report& report) {
 
 void check_clusters(const Network& network, const Report& report) {
   if (network.cutoffs_from_data && network.vocab_size > 0) {
-    report("cutoffs is auto, but the vocabulary is set",
-           "leave vocab_size out, for qltrain to choose both for its data, or name the "
-           "cutoffs",
+    report("cutoffs is auto, but vocab_size is set",
+           "leave vocab_size out, so that qltrain takes both from its data, or give the "
+           "cutoffs as numbers",
            "vocab_size=0");
   }
   check_cutoffs(network, report);
   const std::size_t clusters = network.cutoffs.size() + 1;
   if (!network.tie_projs.empty() && network.tie_projs.size() != clusters) {
-    report(fmt::format("tie_projs has {} values, expected {}: one a cluster",
+    report(fmt::format("tie_projs has {} values, expected {}: one for each cluster",
                        network.tie_projs.size(), clusters),
            "", "tie_projs=[]");
   }
@@ -296,21 +299,21 @@ void check_scales(const Network& network, bool in_range, const Report& report) {
               report.conflicts);
   if (!has_scales(network.architecture)) {
     if (network.scales.size() != 1) {
-      report(
-          fmt::format("a {} network has one scale, scales names {}", name, network.scales.size()),
-          fmt::format("give all its layers as one number: [{}]", total),
-          fmt::format("scales=[{}]", total));
+      report(fmt::format("a {} network has one scale, but scales has {} values", name,
+                         network.scales.size()),
+             fmt::format("give all its layers as one number: [{}]", total),
+             fmt::format("scales=[{}]", total));
     }
     if (network.output_layers != 0) {
-      report(fmt::format("a {} network has no output layers, output_layers is {}", name,
+      report(fmt::format("a {} network has no output layers, but output_layers is {}", name,
                          network.output_layers),
-             fmt::format("count them in scales: [{}]", total), "output_layers=0");
+             fmt::format("count these layers in scales: [{}]", total), "output_layers=0");
     }
   }
   if ((network.scales.size() > 1 || network.architecture == Architecture::kCompressive) &&
       network.rate < 2) {
-    report(fmt::format("rate is {}, a {} network compresses by 2 or more", network.rate, name), "",
-           "rate=2");
+    report(fmt::format("rate is {}, but a {} network compresses by 2 or more", network.rate, name),
+           "", "rate=2");
   }
 }
 
@@ -341,8 +344,8 @@ void find_conflicts(const Network& network, const std::string& where, Conflicts&
     check_clusters(network, report);
   }
   if (network.d_model % 2 != 0) {
-    report(fmt::format("d_model is {}, must be even", network.d_model),
-           "half of a position's encoding are sines, half cosines");
+    report(fmt::format("d_model is {}, but must be even", network.d_model),
+           "a position is encoded by as many sines as cosines");
   }
   check_encoding(network, report);
   check_compression(network, report);

@@ -112,8 +112,8 @@ TEST_CASE("paper_context: refused where queries see few keys; exact lengths are 
   network.same_length = true;
   CHECK_THROWS_WITH_AS(
       paper_context(network, {4, 12, 0}),
-      "same_length: the paper's formula is for attention to all keys of the window; ask "
-      "for the exact context length",
+      "same_length: the paper's formula assumes attention to all keys of the window; "
+      "compute the exact context length instead",
       ql::ConfigError);
   // Each of eight layers reaches eleven tokens back, at every place in the segment.
   const ContextLength exact = exact_context(network, {4, 12, 0});

@@ -152,7 +152,8 @@ TEST_CASE("network_from_json: all conflicts are reported at once, and each count
         "  net: d_model is 0, must be 1 to 262144\n"
         "  net: an item of scales is 0, must be 1 to 4096\n"
         "  net: dropatt is 2, must be at least 0 and less than 1\n"
-        "  net: clamp_len is 0, must be at least 1; -1 clamps no distance (--set clamp_len=-1)");
+        "  net: clamp_len is 0, but must be at least 1; use -1 to clamp no distance (--set "
+        "clamp_len=-1)");
   // Lengths are checked only when the layers are right.
   CHECK(conflicts([](Json& json) {
           json["segment"] = 7;
@@ -195,33 +196,35 @@ TEST_CASE("Network::check: refuses a network that cannot be built and says how t
       "the number of layers in all is 8194, must be 1 to 4096");
   refused([](Network& n) { n.output_layers = -1; }, "output_layers is -1, must be 0 to 4096");
   refused([](Network& n) { n.rate = 1; },
-          "rate is 1, a transformer-ql network compresses by 2 or more");
+          "rate is 1, but a transformer-ql network compresses by 2 or more");
   refused([](Network& n) { n.rate = 0; }, "rate is 0, must be 1 to 4096");
   refused([](Network& n) { n.scale_widths = {256}; },
-          "scale_widths has 1 values, expected 2: one a scale; give d_model for the finest scale, "
-          "then the width of every coarser one");
+          "scale_widths has 1 values, expected 2: one for each scale; give d_model for the finest "
+          "scale, then the width of every coarser scale");
   refused(
       [](Network& n) {
         n.scale_widths = {128, 256};
       },
-      "scale_widths begins with 128, expected d_model, 256; give d_model for the finest scale, "
-      "then the width of every coarser one");
+      "scale_widths begins with 128, but must begin with d_model, which is 256; give d_model for "
+      "the finest scale, then the width of every coarser scale");
   refused(
       [](Network& n) {
         n.scale_widths = {256, 257};
       },
-      "scale_widths: 257 must be even; half of a position's encoding are sines, half cosines");
+      "scale_widths: 257 must be even; a position is encoded by as many sines as cosines");
   refused(
       [](Network& n) {
         n.d_inner = 100, n.scale_widths = {256, 258};
       },
-      "scale_widths: 258 makes d_inner 100 * 258 / 256, which must be a whole number up to " +
+      "scale_widths: at 258 the scale's d_inner is 100 * 258 / 256, which must be a whole number "
+      "up to " +
           width + "; use another width");
   refused([](Network& n) { n.query_only_pooling = true, n.attention_window = 2; },
-          "query_only_pooling and attention_window are both set; a window of states from two "
-          "scales has no common length to limit: leave one out");
+          "query_only_pooling and attention_window are both set; the window then has states of "
+          "two scales, and cannot be limited to one length: leave one of the two keys out");
   refused([](Network& n) { n.scales = {4}, n.learned_join = true; },
-          "learned_join is set, but there is one scale only; nothing is joined: leave it out");
+          "learned_join is set, but there is one scale only; nothing is joined: leave learned_join "
+          "out");
   refused([](Network& n) { n.d_model = 0; }, "d_model is 0, must be 1 to " + width);
   refused([](Network& n) { n.n_head = -4; }, "n_head is -4, must be 1 to " + width);
   refused([](Network& n) { n.d_head = INT64_MAX; },
@@ -231,7 +234,7 @@ TEST_CASE("Network::check: refuses a network that cannot be built and says how t
   refused([](Network& n) { n.d_inner = 0; }, "d_inner is 0, must be 1 to " + width);
   refused([](Network& n) { n.vocab_size = -1; }, "vocab_size is -1, must be 0 to 2147483648");
   refused([](Network& n) { n.d_model = 255; },
-          "d_model is 255, must be even; half of a position's encoding are sines, half cosines");
+          "d_model is 255, but must be even; a position is encoded by as many sines as cosines");
   refused([](Network& n) { n.dropout = 1; }, "dropout is 1, must be at least 0 and less than 1");
   refused([](Network& n) { n.dropatt = -0.5; },
           "dropatt is -0.5, must be at least 0 and less than 1");
@@ -246,10 +249,11 @@ TEST_CASE("Network::check: refuses a network that cannot be built and says how t
     if (row.has(PoolRow::kScales)) others.emplace_back(row.name);
   }
   for (const Pool pool : {Pool::kConvolution, Pool::kDilatedConvolution, Pool::kMostUsed}) {
-    refused([pool](Network& n) { n.pool = pool; },
-            fmt::format("pool is {}, which only a compressive network has; this one is "
-                        "transformer-ql; use {}",
-                        to_text(pool), fmt::join(others, " or ")));
+    refused(
+        [pool](Network& n) { n.pool = pool; },
+        fmt::format("pool is {}, which only a compressive network supports, but architecture is "
+                    "transformer-ql; use {}",
+                    to_text(pool), fmt::join(others, " or ")));
   }
 }
 
@@ -263,51 +267,53 @@ TEST_CASE("Network::check: encodings and the keys that a query sees") {
   const Network ql = with_sizes(paper_ql()), plain = with_sizes(vanilla(8));
   refused(
       ql, [](Network& n) { n.clamp_len = 0; },
-      "clamp_len is 0, must be at least 1; -1 clamps no distance");
+      "clamp_len is 0, but must be at least 1; use -1 to clamp no distance");
   refused(
       ql, [](Network& n) { n.encoding = Encoding::kShaw; },
-      "encoding is shaw, but clamp_len is not set; set it to the largest distance that gets a "
-      "vector of its own");
+      "encoding is shaw, but clamp_len is not set; set clamp_len to the largest distance that "
+      "has a vector of its own");
   refused(
       ql, [](Network& n) { n.encoding = Encoding::kAbsolute; },
-      "encoding is absolute, but this network is transformer-ql; a place in the segment says "
-      "nothing about a memory or a pooled state: use it with vanilla");
+      "encoding is absolute, but architecture is transformer-ql; indexes in the segment cannot "
+      "encode memories or pooled states: use another encoding, or architecture vanilla");
   refused(
       plain, [](Network& n) { n.encoding = Encoding::kAbsolute, n.clamp_len = 3; },
-      "clamp_len is set, but encoding is absolute; it has no distances: leave clamp_len out");
+      "clamp_len is set, but encoding is absolute; this encoding has no distances: leave "
+      "clamp_len out");
   refused(
       ql, [](Network& n) { n.same_length = true, n.attention_window = 3; },
       "same_length and attention_window are both set; each says how many keys a query sees: "
       "leave one out");
   refused(
       plain, [](Network& n) { n.same_length = true; },
-      "same_length is set, but a vanilla network keeps no memory; use attention_window");
+      "same_length is set, but a vanilla network keeps no memory; use attention_window "
+      "instead");
   refused(
       ql,
       [](Network& n) {
         n.attention_dilation = {1, 1, 2, 2};
       },
-      "attention_dilation is set, but attention_window is not; it spreads the keys of that "
-      "window");
+      "attention_dilation is set, but attention_window is not; set attention_window, too, or "
+      "leave attention_dilation out");
   refused(
       ql,
       [](Network& n) {
         n.attention_window = 3, n.attention_dilation = {1, 2};
       },
-      "attention_dilation has 2 values, expected 4: one a head");
+      "attention_dilation has 2 values, expected 4: one for each head");
   refused(
       ql, [](Network& n) { n.attention = Attention::kLinear, n.attention_window = 3; },
       "attention is linear, but attention_window is set; linear attention sums over all keys of "
-      "the window: leave it out");
+      "the window: leave attention_window out");
   refused(
       with_sizes(compressive(8)),
       [](Network& n) { n.attention = Attention::kLinear, n.pool = Pool::kMostUsed; },
-      "attention is linear, but pool is most-used; it has no probabilities to choose by: use "
-      "another pool");
+      "attention is linear, but pool is most-used; linear attention has no probabilities to "
+      "choose states by: use another pool");
   refused(
       ql, [](Network& n) { n.attention = Attention::kLinear, n.dropatt = 0.1; },
-      "attention is linear, but dropatt is 0.1; it has no probabilities to drop: set dropatt "
-      "to 0");
+      "attention is linear, but dropatt is 0.1; linear attention has no probabilities to "
+      "drop: set dropatt to 0");
   refused(
       ql,
       [](Network& n) {
@@ -315,8 +321,8 @@ TEST_CASE("Network::check: encodings and the keys that a query sees") {
         n.encoding = Encoding::kShaw;
         n.clamp_len = 3;
       },
-      "attention is linear, but encoding is shaw; feature maps know no distances: use "
-      "transformer-xl or absolute");
+      "attention is linear, but encoding is shaw; feature maps cannot depend on distances: use "
+      "encoding transformer-xl or absolute");
 }
 
 TEST_CASE("Network::check: same_length needs a memory") {
@@ -328,7 +334,7 @@ TEST_CASE("Network::check: same_length needs a memory") {
   } catch (const ConfigError& error) {
     CHECK(std::string(error.what()) ==
           "segment 4, memory 0: with same_length a query sees as many keys as the memory has "
-          "states: it needs one; nearest valid: memory 1");
+          "states, so the memory needs at least one; nearest valid: memory 1");
   }
   CHECK(make_geometry(network, {4, 12, 0}).stages.front().span == 12);
 
@@ -356,23 +362,24 @@ TEST_CASE("Network::check: networks of one scale") {
   CHECK(message_of(with_sizes(compressive(8))) == "valid");
   Network network = with_sizes(paper_ql());
   network.architecture = Architecture::kTransformerXl;
-  CHECK(message_of(network) ==
-        "2 conflicts in the configuration\n"
-        "  net: a transformer-xl network has one scale, scales names 2; give all its layers as one "
-        "number: [8]\n"
-        "  net: a transformer-xl network has no output layers, output_layers is 2; count them in "
-        "scales: [8]");
+  CHECK(
+      message_of(network) ==
+      "2 conflicts in the configuration\n"
+      "  net: a transformer-xl network has one scale, but scales has 2 values; give all its layers "
+      "as one number: [8]\n"
+      "  net: a transformer-xl network has no output layers, but output_layers is 2; count these "
+      "layers in scales: [8]");
   network.scales = {6};
   CHECK(message_of(network) ==
-        "net: a transformer-xl network has no output layers, output_layers is 2; count them in "
-        "scales: [8]");
+        "net: a transformer-xl network has no output layers, but output_layers is 2; count these "
+        "layers in scales: [8]");
   network = with_sizes(xl(8));
   network.droppath = 0.3;
   CHECK(message_of(network) ==
         "net: droppath is 0.3, but there is one scale only; droppath leaves scales out: set it "
         "to 0");
   network = with_sizes(compressive(8, 1));
-  CHECK(message_of(network) == "net: rate is 1, a compressive network compresses by 2 or more");
+  CHECK(message_of(network) == "net: rate is 1, but a compressive network compresses by 2 or more");
   CHECK(message_of(with_sizes(quadratic({4}, 2, 1))) == "valid");  // nothing is compressed
 }
 
@@ -382,8 +389,8 @@ TEST_CASE("Network::check: auto-encoding needs a convolution") {
   for (const Pool pool : {Pool::kMax, Pool::kMean, Pool::kMostUsed}) {
     network.pool = pool;
     CHECK(message_of(network) ==
-          "net: compression_loss is auto-encoding, which decodes what a convolution compressed; "
-          "pool is " +
+          "net: compression_loss is auto-encoding, which decodes the states that a convolution "
+          "has compressed, but pool is " +
               to_text(pool) +
               "; leave compression_loss out, or set the pool of a compressive network to "
               "convolution or dilated-convolution");
