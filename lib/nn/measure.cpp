@@ -102,7 +102,7 @@ std::int64_t rows_at_once(const net::Network& network, const net::Geometry& geom
         "measured context",
         fmt::format("a gradient through all {} steps of this network needs about {:.0f} GiB", steps,
                     row * sizeof(double) / (1 << 30)),
-        "compute the exact length instead, or measure shorter segments and memories");
+        "use --method exact, or measure shorter segments and memories");
   }
   const double rows = std::max(1.0, static_cast<double>(graph_numbers) / std::max(1.0, row));
   return std::min(static_cast<std::int64_t>(std::min(rows, 1e9)), geometry.lengths.segment);
@@ -146,7 +146,7 @@ class Measurement {
     const at::Tensor gradient = torch::autograd::grad({states}, {embedded}, {projection}).front();
     if (!at::isfinite(gradient).all().item<bool>()) {
       throw Error("measured context", "a gradient is not finite",
-                  "the weights are too large to differentiate: compute the exact length instead");
+                  "the weights are too large to differentiate: use --method exact");
     }
     const at::Tensor depends = gradient.ne(0).any(-1).to(at::kCPU);  // [rows, tokens]
     for (std::int64_t row = 0; row < rows; ++row) {

@@ -50,7 +50,7 @@ void check_memory(const Memory& memory, const net::Geometry& geometry, std::int6
   const std::vector<NamedTensor> found = memory.named();
   if (memory.stages.size() != geometry.stages.size() || found.size() != expected.size()) {
     throw ConfigError("memory",
-                      fmt::format("the network keeps {} memories with these lengths, found {}",
+                      fmt::format("expected {} memories at these lengths, found {}",
                                   expected.size(), found.size()),
                       kRemedy);
   }

@@ -178,9 +178,9 @@ static void check_ages(bool needed, const std::vector<std::int64_t>& document_of
   if (found != expected || std::any_of(document_offsets.begin(), document_offsets.end(),
                                        [](auto age) { return age < 0; })) {
     throw ConfigError("document_offsets",
-                      fmt::format("expected {} of at least 0, found {}", expected, found),
-                      "a network that resets its memory at documents, and no other, needs one for "
-                      "every row");
+                      fmt::format("expected {} offsets of at least 0, found {}", expected, found),
+                      "give an offset for every row if the network resets its memory at documents, "
+                      "otherwise none");
   }
 }
 

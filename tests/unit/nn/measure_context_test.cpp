@@ -100,7 +100,7 @@ TEST_CASE("measure_context: a graph larger than any memory is refused") {
       test::small_network(net::Architecture::kTransformerXl, {8}, 0, {4, 4, 0});
   const nn::Model model = test::random_model(network, 3);
   CHECK_THROWS_WITH_AS(nn::measure_context(model, {128, 1 << 20, 0}),
-                       doctest::Contains("compute the exact length"), ConfigError);
+                       doctest::Contains("use --method exact"), ConfigError);
 }
 
 TEST_CASE("measure_context: several passes give the same as one") {
