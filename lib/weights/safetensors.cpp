@@ -109,9 +109,10 @@ std::string header_text(const RandomAccessFile& file, const std::string& where) 
         "it is not a safetensors file or is damaged");
   }
   if (length > size - sizeof bytes) {
-    throw FormatError(
-        where, fmt::format("the header has {} bytes, but {} follow", length, size - sizeof bytes),
-        "the file was cut off");
+    throw FormatError(where,
+                      fmt::format("the header's length is {}, but only {} bytes follow", length,
+                                  size - sizeof bytes),
+                      "the file was cut off");
   }
   std::string text(length, '\0');
   file.read(sizeof bytes, text.data(), text.size());

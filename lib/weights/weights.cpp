@@ -88,7 +88,9 @@ static std::string find_surplus_fault(const nn::NamedTensor& tensor, const Tenso
   const bool same = tensor.tensor.sizes() == original.sizes() &&
                     tensor.tensor.scalar_type() == original.scalar_type() &&
                     at::equal(tensor.tensor, original);
-  return same ? "" : fmt::format("the network ties it to '{}', but they differ", original_name);
+  return same ? ""
+              : fmt::format("the network ties this tensor to '{}', but the two differ",
+                            original_name);
 }
 
 // A few bytes of model.json can require more weights than memory can hold. So the weights are
@@ -129,8 +131,8 @@ void load_weights(nn::Model& model, const TensorFile& file, const std::string& i
     faults.resize(faults.size() - more);
     throw FormatError(
         file.where,
-        fmt::format("the weights do not fit the network: {}{}", fmt::join(faults, ", "),
-                    more > 0 ? fmt::format(" and {} more", more) : ""),
+        fmt::format("the weights do not fit the network: {}{}", fmt::join(faults, "; "),
+                    more > 0 ? fmt::format("; and {} more", more) : ""),
         "use the model.json that belongs to these weights");
   }
   const at::NoGradGuard no_grad;
@@ -142,9 +144,10 @@ void load_weights(nn::Model& model, const TensorFile& file, const std::string& i
 
 TensorFile read_weights(const std::filesystem::path& folder) {
   if (std::filesystem::exists(folder / "state.json")) {
-    net::check_files(folder, {"model.json", "model.safetensors"},
-                     "restore the folder from a copy; if the file was changed on purpose, copy "
-                     "model.json and model.safetensors alone to another folder");
+    net::check_files(
+        folder, {"model.json", "model.safetensors"},
+        "restore the folder from a copy; if the file was changed on purpose, copy only "
+        "model.json and model.safetensors to another folder, and use that one");
   }
   net::require_weights(folder, folder.string());
   TensorFile file = read_safetensors(folder / "model.safetensors");

@@ -107,7 +107,7 @@ TEST_CASE("load_weights: tensors that the public code's state repeats are accept
       [](TensorFile& other) {
         other.tensors.push_back({"crit.out_layers.0.weight", other.tensors[0].tensor + 1});
       },
-      "'crit.out_layers.0.weight': the network ties it to 'word_emb.emb_layers.0.weight'");
+      "'crit.out_layers.0.weight': the network ties this tensor to 'word_emb.emb_layers.0.weight'");
 }
 
 TEST_CASE("load_model: a checkpoint folder gives its model") {
@@ -194,7 +194,8 @@ TEST_CASE("load_weights: the public code's state has tied tensors a second time"
   state.tensors[state.tensors.size() - 3].tensor = state.at("word_emb.emb_projs.0") + 1;
   CHECK_THROWS_WITH_AS(
       state.difference(),
-      doctest::Contains("'crit.out_projs.2': the network ties it to 'word_emb.emb_projs.0'"),
+      doctest::Contains(
+          "'crit.out_projs.2': the network ties this tensor to 'word_emb.emb_projs.0'"),
       FormatError);
 }
 
