@@ -37,10 +37,9 @@ VectorVersion choose_vector_version(const char* name) {
       names += to_text(version) + ", ";
     }
   }
-  throw UsageError(
-      kVectorVersionVariable,
-      fmt::format("'{}' is not a version of our kernels that this processor runs", wanted),
-      fmt::format("use one of {}or leave it out", names));
+  throw UsageError(kVectorVersionVariable,
+                   fmt::format("'{}' is not a kernel version that this processor can run", wanted),
+                   fmt::format("set it to one of {}or leave it unset", names));
 }
 
 // The trial takes milliseconds; a longer one is ended.
@@ -91,9 +90,8 @@ Bfloat16Products choose_bfloat16_products(const char* wanted) {
   const std::string_view value = wanted == nullptr ? "" : wanted;
   if (value == "emulated") return Bfloat16Products::kEmulated;
   if (!value.empty()) {
-    throw UsageError(kBfloat16Variable,
-                     fmt::format("'{}' is not a way to multiply in bfloat16", value),
-                     "set it to emulated, or leave it out");
+    throw UsageError(kBfloat16Variable, fmt::format("expected 'emulated', found '{}'", value),
+                     "set it to emulated, or leave it unset");
   }
   return has_instructions() && survives_a_product() ? Bfloat16Products::kNative
                                                     : Bfloat16Products::kNone;
@@ -178,8 +176,9 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
                      "check the output of nvidia-smi, or leave the option out");
   }
   if (*number >= gpus) {
-    throw UsageError(kOption, fmt::format("{}: this machine has cuda:0 to cuda:{}", name, gpus - 1),
-                     "use one of these");
+    throw UsageError(kOption,
+                     fmt::format("{}: the last GPU of this machine is cuda:{}", name, gpus - 1),
+                     "use a lower number, or cuda");
   }
   if (local_size == 1 || gpus == 1) return std::max(*number, 0);
   if (*number >= 0) {
@@ -189,9 +188,9 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
   }
   // `local_size` may be an average over the machines, so `local_rank` may be larger.
   if (const int processes = std::max(local_size, local_rank + 1); processes > gpus) {
-    throw UsageError(kOption,
-                     fmt::format("{} processes on a machine with {} GPUs", processes, gpus),
-                     "start one process for each GPU");
+    throw UsageError(
+        kOption, fmt::format("there are {} processes on a machine with {} GPUs", processes, gpus),
+        "start one process for each GPU");
   }
   return local_rank;
 }
@@ -239,13 +238,13 @@ Precision set_up_precision(const at::Device& device, Precision wanted, ProcessGr
   if (device.is_cpu() && precision != Precision::kBfloat16 && precision != Precision::kFloat32) {
     throw UsageError(
         "--precision",
-        fmt::format("{} needs a GPU: the CPU has float32 and bfloat16", to_text(precision)),
+        fmt::format("{} needs a GPU: the CPU supports float32 and bfloat16", to_text(precision)),
         "add --device cuda, or set it to one of these");
   }
   if (group != nullptr) {
     group->require_same(
         {{"--precision", device.is_cpu() ? products_on_cpu(precision) : to_text(precision)}},
-        "name one that all processors have");
+        "name a precision that all processors have");
   }
   at::globalContext().setAllowTF32CuBLAS(precision == Precision::kTf32);
   return precision;

@@ -112,8 +112,9 @@ Connection connect(const LaunchedProcess& process, const std::string& name, Seco
   Connection connection;
   while (!find_route(process, connection)) {
     if (Clock::now() > deadline) {
-      throw Error("MASTER_ADDR", fmt::format("{} finds no way to {}", name, process.address),
-                  "set it to a name or an address of the host of process 0 that all hosts know");
+      throw Error(
+          "MASTER_ADDR", fmt::format("{} finds no route to {}", name, process.address),
+          "set MASTER_ADDR to a name or an address of process 0's host that all hosts know");
     }
     std::this_thread::sleep_for(Milliseconds(200));
   }
@@ -136,16 +137,15 @@ Connection connect(const LaunchedProcess& process, const std::string& name, Seco
   } catch (const std::exception& error) {
     const std::string words = fmt::format("{}: {}", place, first_line(error.what()));
     if (options.isServer) {
-      throw Error(name, "cannot answer at " + words,
+      throw Error(name, "cannot listen at " + words,
                   "if another job or program uses the port, set MASTER_PORT to another one");
     }
     throw Error(name, "cannot reach process 0 at " + words,
-                "look at the messages of process 0, and at MASTER_ADDR and MASTER_PORT");
+                "check the messages of process 0, MASTER_ADDR and MASTER_PORT");
   }
   if (!process.launcher_answers &&
       set_first(store, "job", process.job + ".") != process.job + ".") {
-    throw Error(name, "another job meets at " + place,
-                "set MASTER_PORT to another one for one of the jobs");
+    throw Error(name, "another job uses " + place, "give one of the two jobs another MASTER_PORT");
   }
   connection.store = c10::make_intrusive<c10d::PrefixStore>(process.job, store);
   return connection;
@@ -159,8 +159,8 @@ std::string missing(const Store& store, const LaunchedProcess& process, Seconds 
     if (!store->check({fmt::format("member/{}", rank)})) ranks.push_back(rank);
   }
   return fmt::format(
-      "0 these of the {} processes have not come in {} seconds: {}; start all of them, with the "
-      "same MASTER_ADDR and MASTER_PORT",
+      "0 not all of the {} processes have connected in {} seconds, missing: {}; start all of "
+      "them, with the same MASTER_ADDR and MASTER_PORT",
       process.size, patience.count(), fmt::join(ranks, ", "));
 }
 
@@ -174,9 +174,9 @@ std::string take_place(const Store& store, const LaunchedProcess& process, Json 
   const std::string name = own.at("name").get<std::string>();
   const std::string first = set_first(store, "size", fmt::format("{} {}", process.size, name));
   if (std::stoi(first) != process.size) {
-    const LostProcess error("WORLD_SIZE",
-                            fmt::format("{}, and {}", name, first.substr(first.find(' ') + 1)),
-                            "start all processes with the same one");
+    const LostProcess error(
+        "WORLD_SIZE", fmt::format("differs: {}, but {}", name, first.substr(first.find(' ') + 1)),
+        "start all processes with the same WORLD_SIZE");
     set_first(store, "members", fmt::format("0 {}", error.what()));
     // A process that seemed to be the only one has begun already, so its job is ended here.
     if (std::stoi(first) == 1) set_first(store, "end", fmt::format("0 {}", error.what()));
@@ -184,10 +184,10 @@ std::string take_place(const Store& store, const LaunchedProcess& process, Json 
   }
   const std::string key = fmt::format("member/{}", process.rank);
   if (const Json member = Json::parse(set_first(store, key, own.dump())); member != own) {
-    throw LostProcess(
-        name,
-        fmt::format("is one too many: there is {} already", member.at("name").get<std::string>()),
-        "start every RANK once, and give each job a MASTER_PORT of its own");
+    throw LostProcess(name,
+                      fmt::format("has the RANK of {}, which has connected before",
+                                  member.at("name").get<std::string>()),
+                      "start every RANK once, and give each job a MASTER_PORT of its own");
   }
   if (store->add("placed", 1) == process.size) {
     Json members = Json::array();
@@ -363,8 +363,9 @@ void Job::lose(const std::string& error) {
       !gone.empty()
           ? fmt::format("the connection to {} is lost: {}", fmt::join(gone, " or "), words)
       : !names.empty()
-          ? fmt::format("{} lets the others wait too long: {}", fmt::join(names, " or "), words)
-          : "all processes wait, and Gloo's connections carry nothing: " + words;
+          ? fmt::format("{} keeps the others waiting for too long: {}", fmt::join(names, " or "),
+                        words)
+          : "all processes are waiting, but Gloo's connections transfer nothing: " + words;
   publish("end", "0 " + why);
   check(true);  // all processes report the reason that was published first
   throw LostProcess(name(process_.rank), why);

@@ -42,7 +42,7 @@ auto within(std::chrono::milliseconds time, bool to_the_end, Work work) {
   const auto deadline = Clock::now() + time;
   while (result.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
     const int signal = to_the_end ? 0 : stop_signal();
-    if (signal != 0) throw Interrupted(signal, "while the processes met");
+    if (signal != 0) throw Interrupted(signal, "while connecting to the other processes");
     if (Clock::now() > deadline) throw NoAnswer("the other processes do not answer in time");
   }
   return result.get();

@@ -57,11 +57,11 @@ GlooSum connect_gloo(const Store& store, const LaunchedProcess& process, const s
       return tensors.size() == 1 ? gloo->allreduce(tensors) : gloo->allreduce_coalesced(tensors);
     };
   } catch (const std::exception& error) {
-    throw Error(
-        process_name(process.rank, process.size),
-        fmt::format("cannot connect to the others from {}: {}", address, first_line(error.what())),
-        "see that the hosts reach each other there, or name another network interface in "
-        "GLOO_SOCKET_IFNAME");
+    throw Error(process_name(process.rank, process.size),
+                fmt::format("cannot connect to the other processes from {}: {}", address,
+                            first_line(error.what())),
+                "check that the other hosts can reach this address, or name another network "
+                "interface in GLOO_SOCKET_IFNAME");
   }
 }
 
@@ -180,7 +180,7 @@ struct ProcessGroup::Others {
       job.ask_to_stop(signal);
       stop_at = Clock::now() + kLastWait;
     }
-    if (Clock::now() > *stop_at) throw Interrupted(signal, "while it waited for the others");
+    if (Clock::now() > *stop_at) throw Interrupted(signal, "while waiting for the other processes");
   }
 
   std::chrono::seconds patience;
@@ -255,9 +255,9 @@ void ProcessGroup::join_device(const at::Device& device) {
     throw;
   } catch (const std::exception& error) {
     throw Error(others_->job.name(rank()),
-                fmt::format("NCCL does not connect the GPUs: {}", first_line(error.what())),
-                "see that every process has a GPU of its own; with NCCL_DEBUG=WARN in the "
-                "environment NCCL says more");
+                fmt::format("NCCL cannot connect the GPUs: {}", first_line(error.what())),
+                "check that every process has a GPU of its own; with NCCL_DEBUG=WARN in the "
+                "environment NCCL prints details");
   }
 }
 
@@ -274,7 +274,9 @@ void ProcessGroup::await_device() {
       if (Clock::now() < looked_at + kLook) continue;
       looked_at = Clock::now();
       others_->look();
-      if (looked_at > begin + others_->patience) others_->job.lose("[NCCL] no sum in time");
+      if (looked_at > begin + others_->patience) {
+        others_->job.lose("[NCCL] an all-reduce did not end in time");
+      }
     }
   } catch (const std::exception& error) {
     publish_failure(error);
@@ -328,11 +330,11 @@ void ProcessGroup::require_same(const std::vector<Fact>& facts, const std::strin
   const auto value = [at](const Json& of_process) {
     return at < of_process.size() ? of_process[at][1].get<std::string>() : "nothing";
   };
-  throw LostProcess(
-      (at < second.size() ? second : first)[at][0].get<std::string>(),
-      fmt::format("{} has {}, {} has {}", others_->job.name(static_cast<int>(other - all.begin())),
-                  value(second), others_->job.name(0), value(first)),
-      remedy);
+  throw LostProcess((at < second.size() ? second : first)[at][0].get<std::string>(),
+                    fmt::format("{} has {}, but {} has {}",
+                                others_->job.name(static_cast<int>(other - all.begin())),
+                                value(second), others_->job.name(0), value(first)),
+                    remedy);
 }
 
 int ProcessGroup::agree_on_stop(int signal_number, double* clock) {
@@ -371,9 +373,10 @@ void run_in_processes(std::chrono::seconds patience,
 
 RowRange ProcessGroup::share_of(std::int64_t rows) const {
   if (rows < size()) {
-    throw Error(process_name(rank(), size()),
-                fmt::format("{} rows cannot be shared among {} processes", rows, size()),
-                "use fewer processes, or a larger batch");
+    throw Error(
+        process_name(rank(), size()),
+        fmt::format("a batch of {} rows cannot be divided among {} processes", rows, size()),
+        "use fewer processes, or a larger batch");
   }
   const std::int64_t first = rows * rank() / size();
   return {first, rows * (rank() + 1) / size() - first};

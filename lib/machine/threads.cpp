@@ -140,7 +140,8 @@ void set_threads(int threads) {
 
 ThreadSetup set_up_threads(int threads, const ProcessGroup* group) {
   if (threads > kMostThreads) {
-    throw UsageError("--threads", fmt::format("{} is more than {}", threads, kMostThreads));
+    throw UsageError("--threads",
+                     fmt::format("expected at most {}, found {}", kMostThreads, threads));
   }
   keep_freed_memory();
   // An error of LibTorch records a stack trace, which no message shows. When memory has run out,
@@ -156,7 +157,7 @@ ThreadSetup set_up_threads(int threads, const ProcessGroup* group) {
   set_threads(setup.threads);
   setup.gflops = measured_gflops();
   if (!blas.tuned && setup.gflops < kSlowGflops * setup.threads) {
-    log_warning("matrix products run at only {:.1f} GFLOP/s ({}): install libopenblas0-openmp",
+    log_warning("matrix products run at only {:.1f} GFLOP/s with {}: install libopenblas0-openmp",
                 setup.gflops, blas.name);
   }
   if (blas.openblas && has_own_threads() && setup.threads > 1) {

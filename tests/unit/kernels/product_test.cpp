@@ -235,11 +235,10 @@ TEST_CASE("choose_bfloat16_products: the environment decides how bfloat16 is mul
   CHECK((machine::choose_bfloat16_products("emulated") == Bfloat16Products::kEmulated));
   CHECK((machine::choose_bfloat16_products(nullptr) != Bfloat16Products::kEmulated));
   CHECK((machine::choose_bfloat16_products("") == machine::choose_bfloat16_products(nullptr)));
-  CHECK_THROWS_WITH_AS(
-      machine::choose_bfloat16_products("yes"),
-      "QL_BFLOAT16: 'yes' is not a way to multiply in bfloat16; set it to emulated, "
-      "or leave it out",
-      UsageError);
+  CHECK_THROWS_WITH_AS(machine::choose_bfloat16_products("yes"),
+                       "QL_BFLOAT16: expected 'emulated', found 'yes'; set it to emulated, "
+                       "or leave it unset",
+                       UsageError);
 }
 
 }  // namespace ql::test

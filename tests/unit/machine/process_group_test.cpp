@@ -128,7 +128,7 @@ TEST_CASE("one that lets the others wait is named after the timeout") {
         } catch (const Error& error) {
           const std::string text = error.what();
           named += text.find("process 1 of 3 on host ") != std::string::npos &&
-                   text.find("lets the others wait too long") != std::string::npos;
+                   text.find("keeps the others waiting for too long") != std::string::npos;
         }
       },
       std::chrono::seconds(2));
@@ -180,7 +180,7 @@ TEST_CASE("a process that is one too many is refused, and the others go on") {
   });
   const auto group = join(0, 2);
   for (const auto& [rank, size, words] :
-       {std::tuple(1, 2, "is one too many: there is process 1 of 2 on host "),
+       {std::tuple(1, 2, "has the RANK of process 1 of 2 on host "),
         std::tuple(2, 3, "WORLD_SIZE: process 2 of 3 on host ")}) {
     try {
       join(rank, size);
@@ -238,7 +238,7 @@ TEST_CASE("two jobs at one port are refused by name") {
     words = error.what();
   }
   first.join();
-  CHECK(words.find("another job meets at 127.0.0.1:") != std::string::npos);
+  CHECK(words.find("another job uses 127.0.0.1:") != std::string::npos);
 }
 
 #ifndef QL_CUDA
