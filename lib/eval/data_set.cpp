@@ -53,8 +53,9 @@ DataSet open_data(const std::string& path) {
 }
 
 void warn_of_unknown_vocabulary(const std::string& silent, const std::string& other) {
-  log_warning("{} does not record the vocabulary that it was made with; {} is assumed to match it",
-              silent, other);
+  log_warning(
+      "{} does not record which vocabulary it was made with; the vocabulary of {} is assumed",
+      silent, other);
 }
 
 void check_vocabulary(const std::string& trained_on,
@@ -67,7 +68,7 @@ void check_vocabulary(const std::string& trained_on,
   }
   if (vocabulary->hash != data.vocabulary.hash) {
     throw Error(data.name,
-                fmt::format("made with another vocabulary ({}) than {} ({})",
+                fmt::format("was made with another vocabulary ({}) than {} ({})",
                             describe(data.vocabulary), trained_on, describe(*vocabulary)),
                 "encode the text with the vocabulary of the training data (qltok encode --vocab)");
   }

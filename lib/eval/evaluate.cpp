@@ -59,8 +59,8 @@ void check_stride(const net::Geometry& geometry, std::int64_t stride) {
                                             geometry.lengths.segment, stride));
   }
   if (has_memory(geometry)) {
-    throw ConfigError("stride",
-                      "only the windows of a network without memory slide; leave the stride out");
+    throw ConfigError("stride", "applies only to networks without memory, whose windows slide",
+                      "leave --stride out");
   }
 }
 
@@ -109,13 +109,14 @@ static std::int64_t columns_with_room(const nn::ModelAtLengths& model, const Tok
       columns_that_fit(network, model.geometry(), columns, threads, of_cursor, known - known / 10);
   const std::int64_t needed = columns_bytes(network, model.geometry(), columns, threads, of_cursor);
   if (fitting < columns) {
-    log_info("{} columns are read in parallel: {} would take about {}, and {} are available",
-             with_thousands(fitting), with_thousands(columns), human_bytes(needed),
-             human_bytes(known));
+    log_info(
+        "columns read in parallel: {}, because {} would need about {} of memory, but {} are "
+        "available",
+        with_thousands(fitting), with_thousands(columns), human_bytes(needed), human_bytes(known));
     return fitting;
   }
   if (needed > known - known / 10) {
-    log_warning("one column needs about {}, and {} are available: use shorter lengths",
+    log_warning("one column needs about {} of memory, but {} are available: use shorter lengths",
                 human_bytes(needed), human_bytes(known));
   }
   return options.batch;
@@ -229,7 +230,7 @@ void check_ids(const std::string& name, std::int64_t begin, const std::int64_t* 
   for (std::int64_t i = 0; i < count; ++i) {
     if (ids[i] < 0 || ids[i] >= vocab_size) {
       throw Error(name,
-                  fmt::format("token {} is {}, but the vocabulary has {} entries (0 to {})",
+                  fmt::format("token {} has the id {}, but the vocabulary has {} entries (0 to {})",
                               begin + i, ids[i], vocab_size, vocab_size - 1),
                   "encode the text with the vocabulary of the training data");
     }

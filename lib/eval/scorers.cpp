@@ -104,7 +104,7 @@ IndependentScorer::IndependentScorer(const nn::ModelAtLengths& model, std::strin
     : Scorer(model, std::move(name), options), begin_(begin) {
   if (options.stride > 0) {
     throw ConfigError("--stride", "slides over one stream, but every unit is read on its own",
-                      "leave it out, or do not read units on their own");
+                      "leave out --stride or --reset");
   }
 }
 

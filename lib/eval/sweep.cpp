@@ -221,15 +221,14 @@ Json run_one_pass(const SweepOptions& options, const std::vector<Checkpoint>& ch
   const std::size_t rows = rows_of(options, checkpoints);
   if (rows != 1 || checkpoints.empty()) {
     throw UsageError(options.alone ? "--reset" : "--per",
-                     fmt::format("scores the text with one network, but this call has {} rows{}",
-                                 rows, checkpoints.empty() ? " of none" : ""),
-                     "give one checkpoint with one pair of lengths and one data set");
+                     fmt::format("scores one text with one network, but this call has {}",
+                                 checkpoints.empty() ? "no network" : fmt::format("{} rows", rows)),
+                     "give one checkpoint, one data set, and at most one value for each length");
   }
   const Checkpoint& checkpoint = checkpoints.front();
   if (const std::int64_t entries = checkpoint.model.network.vocab_size; options.top > entries) {
-    throw UsageError(
-        "--top", fmt::format("expected 1 to {}, the entries of the vocabulary, found {}", entries,
-                             options.top));
+    throw UsageError("--top", fmt::format("expected 1 to {}, the size of the vocabulary, found {}",
+                                          entries, options.top));
   }
   const nn::Model model =
       weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
@@ -258,8 +257,9 @@ void run_sweep(const SweepOptions& options, const std::function<void(const Json&
   for (const auto& [file, option] : {std::pair(options.loss_file, "--per-token"),
                                      std::pair(options.attention_file, "--attention")}) {
     if (file && rows != 1) {
-      throw UsageError(option, fmt::format("needs a single row, but this call has {}", rows),
-                       "evaluate one model with one pair of lengths on one data set");
+      throw UsageError(option,
+                       fmt::format("needs a single row of results, but this call has {}", rows),
+                       "give one model, one data set, and at most one value for each length");
     }
   }
   if (needs_one_pass(options, rows)) {

@@ -148,7 +148,7 @@ class UnitScoring : public shard::TokenSink {
     if (unit_ == Unit::kWord) {
       words_.emplace(read_token_bytes(vocabulary_text()), data.vocabulary);
       if (words_->knows_nothing()) {
-        throw Error(name_, "the text of its tokens is not known, so words cannot be found in it",
+        throw Error(name_, "the text of the tokens is unknown, so words cannot be found",
                     "score data that was made with a vocabulary of qltok, or use --per token");
       }
     }
@@ -157,7 +157,8 @@ class UnitScoring : public shard::TokenSink {
       if (!line_end) {
         throw Error(name_,
                     "lines cannot be separated: the vocabulary has neither <eos> nor a line feed",
-                    "encode with a vocabulary that has one, or use documents");
+                    "encode the text with a vocabulary that has one of them, or use document "
+                    "instead of line");
       }
       return LineEnds(*line_end, unit == Unit::kDoubledLine);
     };
@@ -175,7 +176,7 @@ class UnitScoring : public shard::TokenSink {
     ends_alone_ = ends_of(*options.alone);
     const std::optional<shard::TokenId> begin = options.begin.id ? options.begin.id : line_end;
     if (!options.begin.none && !begin) {
-      throw Error(name_, "a unit has no begin token: the vocabulary has no <eos>",
+      throw Error(name_, "units need a token before them, but the vocabulary has no <eos>",
                   "give --begin ID, or --begin none");
     }
     if (begin && static_cast<std::int64_t>(*begin) >= model.network().vocab_size) {

@@ -202,7 +202,8 @@ TEST_CASE("score_units: ids outside the vocabulary are named with their place") 
   pack_words(scratch / "data", {2, 3, 0, 19, 20, 0});
   CHECK_THROWS_WITH_AS(
       units_of(model, scratch / "data", Unit::kLine),
-      doctest::Contains("data: token 4 is 20, but the vocabulary has 20 entries (0 to 19)"), Error);
+      doctest::Contains("data: token 4 has the id 20, but the vocabulary has 20 entries (0 to 19)"),
+      Error);
 }
 
 TEST_CASE("score_units: progress is reported after every chunk") {

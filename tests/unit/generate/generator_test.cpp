@@ -164,9 +164,10 @@ TEST_CASE("Generator: a stride is refused if an evaluation refuses it") {
   CHECK(generate::usual_stride(without.geometry()) == 2);
   GenerationOptions options;
   options.stride = 2;
-  CHECK_THROWS_WITH_AS(Generator(with_memory, "p", options),
-                       doctest::Contains("only the windows of a network without memory slide"),
-                       ConfigError);
+  CHECK_THROWS_WITH_AS(
+      Generator(with_memory, "p", options),
+      doctest::Contains("applies only to networks without memory, whose windows slide"),
+      ConfigError);
   options.stride = 5;
   CHECK_THROWS_WITH_AS(Generator(without, "p", options), doctest::Contains("expected 1 to 4"),
                        ConfigError);
@@ -304,7 +305,7 @@ TEST_CASE("Generator: a continuation ends with the token of options.until") {
   refused({0, 11}, "--without: 11 is outside the vocabulary of 11 entries");
   refused({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10}, "excludes every token of the vocabulary");
   options.until = 4;
-  refused({1, 4}, "4 is also the token of --until");
+  refused({1, 4}, "token 4 is also given with --until");
   options.until.reset();
   options.rules.without.clear();
   Generator generator(at_lengths, "the prompt", options);
