@@ -204,8 +204,8 @@ void check_tokens(const GenerationOptions& options, std::int64_t vocabulary) {
   if (options.until && without.count(*options.until) > 0) {
     throw UsageError(
         "--without",
-        fmt::format("{} is also the token of --until, which would never be met", *options.until),
-        "name it in one of the two only");
+        fmt::format("token {} is also given with --until, and would never occur", *options.until),
+        "give it with one of the two options only");
   }
 }
 
