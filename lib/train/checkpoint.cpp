@@ -153,11 +153,11 @@ TrainingState read_checkpoint(const fs::path& folder, TrainedNetwork& trained, R
   return state;
 }
 
-// Returns ", 20 steps before it" if the steps of both are known and `complete` has fewer; else "".
+// Returns ", 20 steps earlier" if the steps of both are known and `complete` has fewer; else "".
 static std::string distance(const fs::path& damaged, const fs::path& complete) {
   const auto lost = step_of(damaged), left = step_of(complete);
   if (!lost || !left || *lost <= *left) return "";
-  return fmt::format(", {} step{} before it", with_thousands(*lost - *left),
+  return fmt::format(", {} step{} earlier", with_thousands(*lost - *left),
                      *lost - *left == 1 ? "" : "s");
 }
 

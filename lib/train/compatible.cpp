@@ -28,7 +28,7 @@ static void compare_objects(const Json& saved, const Json& now,
   for (const std::string& key : keys) {
     if (text(saved, key) != text(now, key)) {
       differences.push_back(
-          fmt::format("{} was {} and is {}", key, text(saved, key), text(now, key)));
+          fmt::format("{} was {} and is now {}", key, text(saved, key), text(now, key)));
     }
   }
 }
@@ -37,7 +37,7 @@ static void compare_data(const char* option, const DataIdentity& saved, const Da
                          std::vector<std::string>& differences) {
   if (saved.hash != now.hash) {
     differences.push_back(
-        fmt::format("{} was {} ({} tokens, hash {}) and is {} ({} tokens, hash {})", option,
+        fmt::format("{} was {} ({} tokens, hash {}) and is now {} ({} tokens, hash {})", option,
                     saved.words(), saved.tokens, saved.hash, now.words(), now.tokens, now.hash));
   }
 }
@@ -79,15 +79,15 @@ void require_same_vocabulary(const std::string& where, const shard::VocabularyIn
   const bool both_known = !vocabulary.hash.empty() && !other.hash.empty();
   if (vocabulary.size != other.size || (both_known && other_hash)) {
     throw Error(where,
-                fmt::format("made with another vocabulary ({}) than {} ({})", describe(vocabulary),
-                            other_where, describe(other)),
+                fmt::format("was made with another vocabulary ({}) than {} ({})",
+                            describe(vocabulary), other_where, describe(other)),
                 "encode all texts with the vocabulary of the training text");
   }
   if (both_known) return;
   if (vocabulary.hash == other.hash) {
     log_warning(
-        "{} and {} do not record the vocabulary that they were made with; they are assumed to "
-        "match",
+        "{} and {} do not record which vocabulary they were made with; it is assumed to be the "
+        "same",
         other_where, where);
   } else {
     const bool first_is_silent = vocabulary.hash.empty();

@@ -22,9 +22,10 @@ TrainingConfig training_from_json(const JsonObject& json, Conflicts& conflicts) 
   const auto config = read_keys<TrainingConfig>(json, conflicts);
   const double warm_up = config.warmup_steps;
   if (warm_up > 1 && (warm_up != std::floor(warm_up) || warm_up > 0x1p53)) {
-    conflicts.add(json.where(), fmt::format("warmup_steps is {}, must be a whole number of steps, "
-                                            "or below 1 as a part of the training",
-                                            warm_up));
+    conflicts.add(json.where(),
+                  fmt::format("warmup_steps is {}, but must be a whole number of steps, "
+                              "or a fraction of the training below 1",
+                              warm_up));
   }
   return config;
 }

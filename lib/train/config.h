@@ -119,7 +119,7 @@ constexpr auto keys_of(const TrainingConfig&) {
     row("weight_decay_on", config.adam.decay_on, {}, kMayChange);
     row("eval_interval", config.eval_interval, {1}, kMayChange);
     row("checkpoint_interval", config.checkpoint_interval, {1}, kMayChange);
-    row("checkpoint_minutes", config.checkpoint_minutes, from_zero("0 (by steps alone) or more"),
+    row("checkpoint_minutes", config.checkpoint_minutes, from_zero("0 (by steps only) or more"),
         kMayChange);
     row("keep_last", config.keep_last, {1}, kMayChange);
     row("keep_every", config.keep_every, from_zero("0 (none) or more"), kMayChange);
@@ -127,15 +127,17 @@ constexpr auto keys_of(const TrainingConfig&) {
     row("seed", config.seed, {0});
     row("precision", config.precision, {}, kMayChangeByName);
     row("divergence", config.divergence, {}, kMayChange);
-    row("loss_jump", config.loss_jump, from_zero("0 (however large) or more"), kMayChange);
+    row("loss_jump", config.loss_jump, from_zero("0 (any jump is accepted) or more"), kMayChange);
     row("recons_loss_weight", config.recons_loss_weight, {0});
     row("half_loss", config.half_loss);
-    row("slices", config.slices, from_zero("0 (as the machine has threads) or more"), kMayChange);
-    row("passes", config.passes, from_zero("0 (as the memory allows) or more"), kMayChange);
+    row("slices", config.slices, from_zero("0 (chosen by the number of threads) or more"),
+        kMayChange);
+    row("passes", config.passes, from_zero("0 (chosen by the available memory) or more"),
+        kMayChange);
     row("eval_segment", config.eval_segment, {1});
     row("eval_memory", config.eval_memory, {0});
     row("eval_compressed_memory", config.eval_compressed_memory, {0});
-    row("patience", config.patience, from_zero("0 (without end) or more"), kMayChange);
+    row("patience", config.patience, from_zero("0 (no limit) or more"), kMayChange);
   };
 }
 

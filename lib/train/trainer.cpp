@@ -29,20 +29,20 @@ bool TrainingRun::validation_due(bool finished) const {
 }
 
 void TrainingRun::report_end(bool finished, bool patient) const {
-  log_info("memory taken: {} at most", human_bytes(peak_resident_bytes()));
+  log_info("peak memory: {}", human_bytes(peak_resident_bytes()));
   const std::string step = with_thousands(state_.step), last = folder_.last().string();
   if (finished && static_cast<double>(state_.step) < task_.config.warmup_steps &&
       highest_rate_in_warm_up(task_.config) == 0) {
     log_warning(
-        "the budget ended in the warm-up of {} steps, when the learning rate was {:.2g}, not yet "
-        "{:.2g}: lower warmup_steps, or make it a fraction of the training, such as 0.1",
+        "the budget ended during the warm-up of {} steps, when the learning rate was {:.2g}, not "
+        "yet {:.2g}: lower warmup_steps, or make it a fraction of the training, such as 0.1",
         task_.config.warmup_steps, learning_rate_, task_.config.learning_rate);
   }
   if (finished) {
     log_info("completed after step {}: {}", step, last);
   } else if (!patient) {
-    log_info("ended after step {}, because {} validations were not better than the best: {}", step,
-             task_.config.patience, last);
+    log_info("ended after step {}, because the best loss did not improve in {} validations: {}",
+             step, task_.config.patience, last);
   } else {
     log_info("stopped after step {} of {}: {}", step, with_thousands(task_.config.steps), last);
   }
@@ -256,12 +256,12 @@ bool TrainingRun::has_better(double loss) const {
   try {
     const std::optional<Best> other = read_state(folder).best;
     if (!other || other->loss >= loss || !damage(folder).empty()) return false;
-    log_info("{} of step {} stays: its validation loss is {:.4f}", folder.string(),
+    log_info("{} of step {} is kept, because its validation loss {:.4f} is lower", folder.string(),
              with_thousands(other->step), other->loss);
     return true;
   } catch (const Error& error) {
     if (means_damage(error)) return false;
-    log_warning("{} stays, because it cannot be read: {}", folder.string(), error.what());
+    log_warning("{} is not replaced, because it cannot be read: {}", folder.string(), error.what());
     return true;
   }
 }
@@ -361,7 +361,7 @@ bool TrainingRun::recover(const Divergence& found) {
   OnDivergence action = task_.config.divergence;
   state_.divergences.add(found.step);
   if (action != OnDivergence::kStop && state_.divergences.too_many()) {
-    log_warning("{} divergences close together, {} in all: giving up",
+    log_warning("giving up after {} divergences close together, {} in all",
                 state_.divergences.recent.size(), state_.divergences.count);
     action = OnDivergence::kStop;
   }

@@ -38,16 +38,16 @@ static net::ModelFile describe(const TrainingTask& task, const shard::MultiReade
 
 // For the log, describes a device other than the CPU and how it runs the steps.
 static std::string place_text(const TrainingTask& task) {
-  const char* steps = "every operation is launched by itself";
+  const char* steps = "every operation is launched separately";
   if (task.compute.graph) {
     steps = can_be_recorded(task.network)
                 ? "steps are recorded once and replayed"
-                : "every operation is launched by itself: steps with an adaptive softmax differ, "
+                : "every operation is launched separately: steps with an adaptive softmax differ, "
                   "and cannot be recorded";
   }
   const std::string device = task.group == nullptr
                                  ? task.compute.device.str()
-                                 : fmt::format("{} GPUs, one a process", task.group->size());
+                                 : fmt::format("{} GPUs, one per process", task.group->size());
   return fmt::format("{}, {}; {}", device, to_text(task.config.precision), steps);
 }
 
@@ -56,8 +56,8 @@ static void warn_of_untrained_unknown(const shard::MultiReader& data,
   if (!data.counts() || !validation.counts()) return;
   if (data.counts()->unknown > 0 || validation.counts()->unknown == 0) return;
   log_warning(
-      "{} of the {} tokens of {} are unknown words, and {} has none: the network never learns "
-      "<unk>; make a vocabulary with qltok vocab --min-count 2 or more",
+      "{} of the {} tokens of {} are unknown words, but {} has none, so the network never learns "
+      "<unk>; make the vocabulary with qltok vocab --min-count 2 or more",
       with_thousands(validation.counts()->unknown), with_thousands(validation.tokens()),
       validation.name(), data.name());
 }
@@ -105,10 +105,10 @@ static shard::MultiReader& checked(const TrainingTask& task, shard::MultiReader&
   if (!task.compute.device.is_cpu() && task.config.divergence != OnDivergence::kStop) {
     throw ConfigError(
         "training: divergence",
-        fmt::format("{} needs to know a step's loss before the next one begins, which "
-                    "{} does not wait for",
+        fmt::format("{} needs a step's loss before the next step begins, but steps on "
+                    "{} do not wait for the loss",
                     to_text(task.config.divergence), task.compute.device.str()),
-        "set it to stop, or train on the CPU");
+        "set divergence to stop, or train on the CPU");
   }
   Conflicts conflicts;
   find_conflicts(task.config, task.network, conflicts);
@@ -128,12 +128,12 @@ static fs::path find_checkpoint(const TrainingTask& task) {
   const bool resumes = !checkpoint.empty();
   if (!resumes && task.config.divergence != OnDivergence::kRollback) return checkpoint;
   const fs::path wanted = resumes ? fs::path(checkpoint) / "state.json" : task.run;
-  std::string found = "nothing there";
+  std::string found = resumes ? "no state.json" : "no such folder";
   if (fs::exists(wanted)) {
-    found = resumes ? "a state.json with hash " + content_hash(read_file(wanted)) : "it";
+    found = resumes ? "a state.json with hash " + content_hash(read_file(wanted)) : "the folder";
   }
   task.group->require_same({{resumes ? checkpoint : task.run.string(), found}},
-                           "put it where all hosts see it, or copy it to each of them");
+                           "put the folder where all hosts see it, or copy it to each host");
   return checkpoint;
 }
 
@@ -159,10 +159,11 @@ static void warn_of_memory(const net::Network& network, TrainingConfig config, i
   config.passes = choose_passes(network, config, threads, data.frame_bytes, available);
   const bool helps =
       config.passes > before && fits(network, config, threads, data.frame_bytes, available);
-  log_warning("the training needs about {}, and {} are available: the system may end it; {}",
-              human_bytes(needed), human_bytes(known),
-              helps ? fmt::format("set passes to {}", config.passes)
-                    : "use a smaller batch, shorter lengths or a smaller network");
+  log_warning(
+      "the training needs about {} of memory, but {} are available: the system may kill it; {}",
+      human_bytes(needed), human_bytes(known),
+      helps ? fmt::format("give --set passes={}", config.passes)
+            : "use a smaller batch, shorter lengths or a smaller network");
 }
 
 // Fills in the slices and passes that the task's configuration leaves open (0). A resume takes the
@@ -244,8 +245,8 @@ static void log_division(const TrainingConfig& config, const MemoryEstimate& mem
            slices.size() == 1 ? "" : "s", rows, rows == 1 ? "" : "s", passes,
            passes == 1 ? "" : "es");
   log_info(
-      "memory estimated: {} ({} for weights and optimizer, {} for memories, {} for data; then {} "
-      "for gradients and {} from forward to backward, or {} for validation)",
+      "memory estimated: {} ({} for weights and optimizer, {} for memories, {} for data; in "
+      "addition {} for gradients and {} for activations, or {} for validation)",
       human_bytes(memory.total()), human_bytes(memory.parameters), human_bytes(memory.memories),
       human_bytes(memory.data), human_bytes(memory.gradients), human_bytes(memory.activations),
       human_bytes(memory.validation));
@@ -295,19 +296,21 @@ void TrainingRun::resume() {
   const std::int64_t batch = JsonObject(saved.training, checkpoint.string()).integer("batch", 1);
   const bool same_rows = batch == task_.config.batch;
   restore(checkpoint, same_rows ? Rows::kSame : Rows::kOther);
-  log_info("resuming after step {} of {}", with_thousands(state_.step), checkpoint.string());
+  log_info("resuming after step {} from {}", with_thousands(state_.step), checkpoint.string());
   if (task_.is_first() && checkpoint != folder_.last() && fs::exists(folder_.last())) {
-    log_info("the damaged {} stays as {}", folder_.last().string(),
+    log_info("the damaged {} is kept as {}", folder_.last().string(),
              set_last_aside(folder_.path()).string());
   }
   const std::int64_t processes = task_.group != nullptr ? task_.group->size() : 1;
   if (state_.processes != processes) {
-    log_info("it was written by {} process{} and continues with {}: sums are rounded differently",
-             state_.processes, state_.processes == 1 ? "" : "es", processes);
+    log_info(
+        "the checkpoint was written by {} process{}, but the training continues with {}: sums are "
+        "rounded differently",
+        state_.processes, state_.processes == 1 ? "" : "es", processes);
   }
   changed_ = changed_settings(saved, description_);
   for (const auto& change : changed_.items()) {
-    log_info("{} was {} and is {}", change.key(), change.value()["before"].dump(),
+    log_info("{} was {} and is now {}", change.key(), change.value()["before"].dump(),
              change.value()["after"].dump());
     state_.divergences.recent.clear();  // the change may prevent further divergences
   }
@@ -317,8 +320,8 @@ void TrainingRun::resume() {
     streams_.set_cursor(state_.step, state_.cursor);
     unsaved_ = true;
     log_info(
-        "the data is cut again into {} parts: continuing at token {} of {} in each, in epoch {}, "
-        "with empty memories",
+        "the batch has changed, so the data is cut into {} parts: continuing at token {} of {} of "
+        "each part, in epoch {}, with empty memories",
         task_.config.batch, with_thousands(streams_.position(state_.step)),
         with_thousands(streams_.row_tokens()), streams_.epoch(state_.step) + 1);
     return;
@@ -381,15 +384,16 @@ void TrainingRun::announce() const {
            with_thousands(state_.validation.tokens));
   const std::string budget =
       config.minutes > 0 ? fmt::format(" or {} minutes", config.minutes) : "";
-  log_info("{} steps{} of {} tokens ({:.1f} epochs)", with_thousands(config.steps), budget,
+  log_info("{} steps of {} tokens ({:.1f} epochs){}", with_thousands(config.steps),
            with_thousands(streams_.batch() * streams_.segment()),
-           static_cast<double>(config.steps) / static_cast<double>(streams_.steps_per_epoch()));
+           static_cast<double>(config.steps) / static_cast<double>(streams_.steps_per_epoch()),
+           budget);
   if (task_.compute.device.is_cpu()) log_division(own_config(task_), memory_);
   if (const double highest = highest_rate_in_warm_up(config); highest > 0) {
     log_warning(
         "the warm-up of {} steps does not end before the training does: the learning rate reaches "
-        "at most {:.2g} of {:.2g}; lower warmup_steps, or make it a fraction of the training, such "
-        "as 0.1",
+        "at most {:.2g} instead of {:.2g}; lower warmup_steps, or make it a fraction of the "
+        "training, such as 0.1",
         config.warmup_steps, highest, config.learning_rate);
   }
 }

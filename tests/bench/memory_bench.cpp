@@ -200,7 +200,7 @@ struct Figures {
   double said = 0, taken = 0;  // MiB
 };
 
-// Reads the bytes from a line of qltrain, such as "qltrain: memory taken: 511.6 MiB at most".
+// Reads the bytes from a line of qltrain, such as "qltrain: peak memory: 511.6 MiB".
 void read_bytes(const std::string& line, const std::string& name, double& mebibytes) {
   const std::size_t at = line.find(name);
   if (at == std::string::npos) return;
@@ -239,7 +239,7 @@ std::optional<Figures> measure(const Drawn& drawn, bool validates, const std::st
   std::string said;
   for (char line[4096]; std::fgets(line, sizeof line, pipe) != nullptr; said += line) {
     read_bytes(line, "memory estimated: ", figures.said);
-    read_bytes(line, "memory taken: ", figures.taken);
+    read_bytes(line, "peak memory: ", figures.taken);
   }
   if (::pclose(pipe) == 0 && figures.said > 0 && figures.taken > 0) return figures;
   std::fputs(said.c_str(), stderr);

@@ -259,8 +259,8 @@ TEST_CASE("train: a resume refuses settings that would make another training") {
   place.task.config.adam.beta1 = 0.8;
   const std::string said = place.refusal();
   CHECK(contains(said, "init_std was "));
-  CHECK(contains(said, "seed was 5 and is 6"));
-  CHECK(contains(said, "adam_beta1 was 0.9 and is 0.8"));
+  CHECK(contains(said, "seed was 5 and is now 6"));
+  CHECK(contains(said, "adam_beta1 was 0.9 and is now 0.8"));
   CHECK(contains(said, "--init"));
 
   place.task = same;
@@ -283,7 +283,7 @@ TEST_CASE("train: another precision is accepted if the command line names it") {
   place.task.stop_at = 0;
   place.task.config.precision = machine::Precision::kBfloat16;
   const std::string said = place.refusal();
-  CHECK(said.find("precision was \"float32\" and is \"bfloat16\"") != std::string::npos);
+  CHECK(said.find("precision was \"float32\" and is now \"bfloat16\"") != std::string::npos);
   CHECK(said.find("--set precision=float32 to continue as before, or --set precision=bfloat16") !=
         std::string::npos);
   place.task.named = {"steps", "precision"};
@@ -298,7 +298,7 @@ TEST_CASE("train: another precision is accepted if the command line names it") {
         Json{{"precision", {{"before", "float32"}, {"after", "bfloat16"}}}});
   // Other differences are refused as ever.
   place.task.config.seed = 6;
-  CHECK(place.refusal().find("seed was 5 and is 6") != std::string::npos);
+  CHECK(place.refusal().find("seed was 5 and is now 6") != std::string::npos);
   place.task.named = {"seed"};
   place.task.config.precision = machine::Precision::kFloat32;
   CHECK(place.refusal().find("use the same preset") != std::string::npos);
