@@ -103,7 +103,7 @@ prepare() {
   fi
   local part rare=3
   for part in train valid test; do
-    [ -r "$corpus/$part.txt" ] || fail "$corpus/$part.txt: a corpus has train.txt, valid.txt, test.txt"
+    [ -r "$corpus/$part.txt" ] || fail "$corpus/$part.txt: cannot be read; a corpus needs train.txt, valid.txt and test.txt"
   done
   if [ ! -e vocab.json ]; then
     # A corpus with <unk> has been rid of its rare words.

@@ -9,7 +9,7 @@ use FindBin;
 require "$FindBin::Bin/drawing.pl";
 
 my (undef, @files) = @ARGV;
-fail('one table of attention at a time') if @files != 1;
+fail('expected one table of attention, found ', scalar @files) if @files != 1;
 my (@boxes, @rows, %seen, @values, $widest);
 for (rows_of($files[0], qw(layer head granularity tokens probability))) {
     my %row = %$_;

@@ -32,7 +32,7 @@ sub batch_and_segment {
         fail("$file: has no batch and segment, which --x tokens needs") if $batch * $segment <= 0;
         return ($batch, $segment);
     }
-    fail(dirname($log), ": has no checkpoint that tells the tokens of a step, which --x tokens needs");
+    fail(dirname($log), ": has no checkpoint that records the tokens of a step, which --x tokens needs");
 }
 
 # The curves of a log: kind => [[x, loss], ...]. A last line that is being written is left out.

@@ -9,7 +9,7 @@ use FindBin;
 require "$FindBin::Bin/drawing.pl";
 
 my ($x, $y, undef, @files) = @ARGV;
-fail('one table of scaling at a time') if @files != 1;
+fail('expected one table of scaling, found ', scalar @files) if @files != 1;
 my (%points, @order, @xs, @ys);
 for (rows_of($files[0], qw(network attention), $x, $y)) {
     my %row = %$_;

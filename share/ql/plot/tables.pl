@@ -47,7 +47,7 @@ sub drawn_rows {
     for (@drawn) { $_->{data} //= $file if @files > 1 }
     my $left_out = @rows - @drawn;
     fail("$file: no row has numbers in the columns $x and $y") if !@drawn;
-    note("$file: $left_out row", $left_out == 1 ? '' : 's', " without a number in $x or $y left out")
+    note("$file: left out $left_out row", $left_out == 1 ? '' : 's', " without a number in $x or $y")
         if $left_out;
     return @drawn;
 }
