@@ -70,7 +70,8 @@ constexpr std::array kBinary = {
     Row{FileKind::kOther, 0, "Rar!\x1A\x07"sv, "a rar archive", "unrar p -inul FILE", "", true},
     Row{FileKind::kOther, 257, "ustar"sv, "a tar archive", "tar -xOf FILE"},
     Row{FileKind::kOther, 0, "070701??????"sv, "a cpio archive"},
-    Row{FileKind::kOther, 0, "\xC7\x71????"sv, "a cpio archive"},
+    // The first file has few links and is not a device.
+    Row{FileKind::kOther, 0, "\xC7\x71???????????\0\0\0"sv, "a cpio archive"},
     Row{FileKind::kOther, 0, "!<arch>\n"sv, "an ar archive (.a, .deb)"},
     Row{FileKind::kOther, 0, "\x93NUMPY"sv, "a NumPy array (.npy)", "", kNumpy},
     Row{FileKind::kOther, 0, "\x80\x02\x7Dq"sv, "a Python pickle", "", kExport},

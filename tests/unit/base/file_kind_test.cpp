@@ -128,6 +128,7 @@ TEST_CASE("check_kind: a file that is not text in UTF-8 is refused with its kind
       {"<html lang=\"en\">\n", "an HTML page"},
       {"<!DOCTYPE HTML PUBLIC \"-//W3C//DTD HTML 4.01//EN\">\n", "an HTML page"},
       {"070701000AF5C2000081A4", "a cpio archive"},
+      {"\xC7\x71\0\xFE\xB8\x28\xA4\x81\0\0\0\0\x01\0\0\0\x08k"s, "a cpio archive"},
       {"\x02\x21\x4C\x18\x05\0\0\0"s, "lz4 data"},
       {"PK\x03\x04\x14\0\0\0\0\0"s + std::string(20, 'x') + "mimetypeapplication/epub+zip",
        "an EPUB"},
@@ -201,7 +202,8 @@ TEST_CASE("check_kind: every reader takes its own kind and refuses others") {
       {Content::kText, {kSentence}, {stream, pointer, vocabulary, weights, names, ids}},
       {Content::kTextIds, {"5 6 7\n"}, {stream, pointer, vocabulary, weights, ids}},
       {Content::kRawIds,
-       {ids, "\xFF\xFE\x01\0"s, "the"},
+       // The first id of the last file, 29127, is also the first field of an old cpio archive.
+       {ids, "\xFF\xFE\x01\0"s, "the", "\xC7\x71\x05\0\x09\0\x07\0\x05\0\x03\0\x11\x01\x02\0"s},
        {"The cat sat on the mat, and slept there.\n", stream, pointer, vocabulary, weights}},
       {Content::kTokenStream, {stream}, {pointer, vocabulary, weights}},
       {Content::kVocabulary, {vocabulary, names, "the\ncat\n"}, {stream, pointer, weights}},
