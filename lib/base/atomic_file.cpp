@@ -120,7 +120,7 @@ fs::path target_of_links(const fs::path& path, const std::string& advice) {
     if (links == kMostLinks) throw SystemError(path.string(), "write", ELOOP);
     const fs::path folder = folder_of(target);
     if (fs::canonical(folder, error).native().rfind("/proc/", 0) == 0) {
-      throw Error(path.string(), "this stands for an open file, expected the name of a file",
+      throw Error(path.string(), "this name stands for an open file, expected the name of a file",
                   advice);
     }
     const fs::path next = fs::read_symlink(target, error);
@@ -163,7 +163,7 @@ TemporaryPath::TemporaryPath(const fs::path& final_path) {
       fmt::format(".{}.{}.{}.tmp", final_path.filename().string(), this_machine(), getpid());
   const std::lock_guard<std::mutex> lock(claims().mutex);
   if (!claims().paths.insert(claimed).second) {
-    throw Error(final_path.string(), "this process is already writing it");
+    throw Error(final_path.string(), "this command is already writing to this name");
   }
   // Process numbers start anew in a container, so a leftover may carry our own number.
   std::error_code ignored;
@@ -243,8 +243,9 @@ static void rename_to_free_name(const fs::path& folder, const fs::path& name) {
   if (::rename(folder.c_str(), name.c_str()) == 0) return;
   const int failed = errno;
   if (failed == EEXIST || failed == ENOTEMPTY || failed == ENOTDIR) {
-    throw Error(name.string(), "was created meanwhile, and is not replaced",
-                "choose another name, or remove it yourself");
+    throw Error(name.string(),
+                "another program created this file or folder meanwhile, and it is not replaced",
+                "choose another name, or remove it");
   }
   throw SystemError(name.string(), "rename into place", failed);
 }

@@ -40,13 +40,14 @@ namespace {
 
 [[noreturn]] void fail(const std::string& name, const char* format, const char* reason) {
   throw FormatError(name, fmt::format("the {} data is damaged ({})", format, reason),
-                    fmt::format("test it with {} -t, and copy or make it again", format));
+                    fmt::format("test the file with {} -t, and copy or make it again", format));
 }
 
 [[noreturn]] void fail_in_trailing_data(const std::string& name, const char* format) {
   throw FormatError(
       name, fmt::format("trailing data: the {} data ends before the file does", format),
-      fmt::format("{} -dc FILE writes what it holds; copy or make the file again", format));
+      fmt::format("copy or make the file again, or save the readable part: {} -dc FILE > OTHER",
+                  format));
 }
 
 class Gzip : public Decompressor {
@@ -197,7 +198,7 @@ void DataInput::look() {
   if (decompressor_ && expected_ == Content::kText && head_.find('\0') != std::string::npos &&
       ends_like_shard(name())) {
     throw FormatError(name(), "this is a shard of packed data, not text",
-                      "name its folder: qlbin cat FOLDER | qltok decode");
+                      "get the text of its folder with qlbin cat FOLDER | qltok decode");
   }
   check_kind(head_, expected_, name(),
              decompressor_ ? fmt::format("{} -dc", decompressor_->format()) : "");
@@ -257,8 +258,8 @@ std::size_t DataInput::next_bytes(char* data, std::size_t size) {
     if (more_inside_ || (done > 0 && !file_.has_more())) return done;
     if (load()) continue;
     if (!decompressor_->complete()) {
-      throw FormatError(name(), fmt::format("the {} data does not end", decompressor_->format()),
-                        "it is cut off: copy or make it again");
+      throw FormatError(name(), fmt::format("the {} data ends too early", decompressor_->format()),
+                        "the file is cut off: copy or make it again");
     }
     return done;
   }

@@ -34,13 +34,13 @@ struct Row {
 };
 
 constexpr const char* kExport =
-    "write the text or the ids into a file with the program that made it";
+    "export its text or its ids to a file with the program that made it";
 constexpr const char* kColumn =
-    "write its column of text into a file with the program that made it, and give that";
+    "export its column of text to a plain file with the program that made it";
 constexpr const char* kPlainText = "save it as plain text in UTF-8";
 constexpr const char* kNumpy =
     "numpy.load(FILE).astype('<u4').tofile('ids.bin') writes its ids for qlbin pack --input u32";
-constexpr const char* kFetchAgain = "fetch the file itself, which this page was sent in place of";
+constexpr const char* kFetchAgain = "download the file again: a server sent this page in its place";
 
 // Each pattern has at least three bytes, because a file of ids may begin with any two bytes. Every
 // pattern that is not ASCII text itself has bytes that no text in UTF-8 has at these offsets.
@@ -65,7 +65,7 @@ constexpr std::array kBinary = {
     Row{FileKind::kOther, 0, "\x02\x21\x4C\x18"sv, "lz4 data", "lz4 -dc FILE"},
     Row{FileKind::kOther, 0, "LZIP\x01"sv, "lzip data", "lzip -dc FILE"},
     Row{FileKind::kOther, 0, "\x89LZO\0\r\n\x1A\n"sv, "lzop data", "lzop -dc FILE"},
-    Row{FileKind::kOther, 0, "\x1F\x9D\x90"sv, "data of compress", "gzip -dc FILE"},
+    Row{FileKind::kOther, 0, "\x1F\x9D\x90"sv, "Unix compress data (.Z)", "gzip -dc FILE"},
     Row{FileKind::kOther, 0, "7z\xBC\xAF\x27\x1C"sv, "a 7z archive", "7z x -so FILE", "", true},
     Row{FileKind::kOther, 0, "Rar!\x1A\x07"sv, "a rar archive", "unrar p -inul FILE", "", true},
     Row{FileKind::kOther, 257, "ustar"sv, "a tar archive", "tar -xOf FILE"},
@@ -117,11 +117,11 @@ constexpr std::array kBinary = {
 // These texts stand in place of a file that is elsewhere, or are JSON around other text.
 constexpr std::array kTexts = {
     Row{FileKind::kOther, 0, "version https://git-lfs.github.com/spec/"sv,
-        "a pointer of Git LFS in place of the file", "", "fetch the file: git lfs pull"},
-    Row{FileKind::kOther, 0, "/annex/objects/"sv, "a pointer of git-annex in place of the file", "",
+        "a Git LFS pointer in place of the file", "", "fetch the file: git lfs pull"},
+    Row{FileKind::kOther, 0, "/annex/objects/"sv, "a git-annex pointer in place of the file", "",
         "fetch the file: git annex get FILE"},
     Row{FileKind::kOther, 0, "outs: - md5:"sv, "a .dvc file in place of the file", "",
-        "fetch the file and name it: dvc pull"},
+        "fetch the file with dvc pull, and give its name"},
     Row{FileKind::kOther, 0, "<!doctype html>"sv, "an HTML page", "", kFetchAgain},
     Row{FileKind::kOther, 0, "<html>"sv, "an HTML page", "", kFetchAgain},
     Row{FileKind::kOther, 0, "<error> <code>"sv, "a server's error message (XML)", "", kFetchAgain},
@@ -317,12 +317,12 @@ void refuse_row(const Row& row, std::string_view head, Content expected, const s
     const std::size_t begin = head.find("\"ql-") + 1;
     kind =
         fmt::format("a file of the format {}", head.substr(begin, head.find('"', begin) - begin));
-    advice = "give a vocabulary with --vocab, and a folder by its name";
+    advice = "give a vocabulary with --vocab, and packed data by its folder's name";
   }
   if (row.kind == FileKind::kTokenStream && expected != Content::kText) {
     advice = expected == Content::kVocabulary
                  ? "name the vocabulary that it was made with"
-                 : "qlbin pack and qltok decode take it, without --input";
+                 : "give it to qlbin pack or qltok decode, without --input";
   }
   refuse(name, kind, expected, advice, packed_by);
 }
@@ -362,7 +362,7 @@ void check_kind(std::string_view head, Content expected, const std::string& name
   }
   if (expected == Content::kRawIds && is_ascii_text(head)) {
     refuse(name, "text", expected,
-           "encode it with qltok, or give --input ids where it has decimal ids", packed_by);
+           "encode it with qltok encode, or give --input ids if it has decimal ids", packed_by);
   }
   const bool may_have_zeros =
       expected == Content::kRawIds || expected == Content::kWeights || expected == Content::kNames;
@@ -376,8 +376,7 @@ void check_kind(std::string_view head, Content expected, const std::string& name
            packed_by);
   }
   if (expected == Content::kText && is_binary(head)) {
-    refuse(name, "binary data", expected, "ids are packed by qlbin pack --input u16 or u32",
-           packed_by);
+    refuse(name, "binary data", expected, "pack ids with qlbin pack --input u16 or u32", packed_by);
   }
 }
 

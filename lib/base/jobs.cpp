@@ -13,7 +13,9 @@ WorkerThreads::WorkerThreads(int threads) {
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { serve(); });
   } catch (const std::system_error&) {
     // The system grants no more threads. The threads that run do all the work, only more slowly.
-    if (threads_.empty()) throw Error("threads", "the system grants no more", "give --threads 1");
+    if (threads_.empty()) {
+      throw Error("threads", "the system refuses to start any", "give --threads 1");
+    }
   }
 }
 

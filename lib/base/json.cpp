@@ -199,7 +199,8 @@ void JsonObject::check_format(const std::string& format, std::int64_t version) c
   const std::int64_t found_version = integer("version");
   if (found_version != version) {
     throw UnknownVersion(
-        where_, fmt::format("version is {}, this program reads version {}", found_version, version),
+        where_,
+        fmt::format("version is {}, but this program reads version {}", found_version, version),
         "use the release that wrote the file");
   }
 }
@@ -263,7 +264,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
   bool end_array() override { return end_object(); }
   bool key(string_t& name) override {
     if (!keys_.back().insert(name).second) {
-      return refuse(fmt::format("the key '{}' stands here twice", shortened(name)));
+      return refuse(fmt::format("the key '{}' appears twice in this object", shortened(name)));
     }
     key_ = std::move(name);
     return true;

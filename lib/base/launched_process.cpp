@@ -38,7 +38,9 @@ int number(const Variable& variable, const char* name, int least, int most, int 
   const std::optional<std::int64_t> value = parse_integer(text);
   if (!value || *value < least || *value > most) {
     throw UsageError(
-        name, fmt::format("expected a whole number from {} to {}, found '{}'", least, most, text));
+        name,
+        fmt::format("this environment variable is '{}', expected a whole number from {} to {}",
+                    text, least, most));
   }
   return static_cast<int>(*value);
 }
@@ -94,9 +96,10 @@ void find_address(const Variable& variable, const Names& names, LaunchedProcess&
   if (address.empty() && process.size > process.local_size) {
     address = launchers_host(variable);
     if (address.empty()) {
-      throw UsageError("MASTER_ADDR",
-                       "the variable is not set, and not all processes are on one machine",
-                       "set it to the host name of the machine of process 0");
+      throw UsageError(
+          "MASTER_ADDR",
+          "this environment variable is not set, but the processes are on several machines",
+          "set it to the host name of the machine of process 0");
     }
   }
   if (!address.empty()) process.address = address;

@@ -212,7 +212,7 @@ const Command& pick_command(const ToolTable& tool, const std::vector<std::string
     const std::string name = typed.substr(0, typed.find('='));
     std::vector<const Option*> common;
     for (const Option& option : common_options()) common.push_back(&option);
-    complaint.raise(fmt::format("the command comes first, {}, found '{}'", expected, name),
+    complaint.raise(fmt::format("the command must come first: {}, found '{}'", expected, name),
                     nearest_option(name, common));
   }
   complaint.raise(fmt::format("unknown command '{}', {}", typed, expected), nearest(typed, names));

@@ -173,7 +173,7 @@ static pid_t spawn(const std::filesystem::path& program, const std::vector<std::
       ::posix_spawn(&child, program.c_str(), &actions, &attributes, pointers.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
-  if (problem != 0) throw SystemError(program.string(), "start it", problem);
+  if (problem != 0) throw SystemError(program.string(), "start this program", problem);
   return child;
 }
 
@@ -192,7 +192,7 @@ static std::optional<int> status_of(pid_t child, int options,
   do {
     ended = ::waitpid(child, &status, options);
   } while (ended < 0 && errno == EINTR);
-  if (ended < 0) throw SystemError(program.string(), "learn how it ended", errno);
+  if (ended < 0) throw SystemError(program.string(), "find out how this program ended", errno);
   return ended == 0 ? std::nullopt : std::optional(status);
 }
 
@@ -225,7 +225,7 @@ static std::string read_output(int descriptor, const std::string& program) {
     if (count > 0) {
       output.append(block.data(), static_cast<std::size_t>(count));
     } else if (errno != EINTR) {
-      throw SystemError(program, "read its output", errno);
+      throw SystemError(program, "read the output of this program", errno);
     }
   }
   return output;
@@ -243,7 +243,7 @@ void exec_program(const std::filesystem::path& program, char** arguments) {
   const int problem = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   check_for_stop();
-  throw SystemError(program.string(), "start it", problem);
+  throw SystemError(program.string(), "start this program", problem);
 }
 
 ChildResult run_child(const std::filesystem::path& program,
@@ -266,7 +266,7 @@ ChildResult run_child(const std::filesystem::path& program,
 void run_filter(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                 std::string_view input, const std::function<void(InputFile& output)>& read) {
   const Descriptor memory(::memfd_create("input", MFD_CLOEXEC));
-  if (memory < 0) throw SystemError(program.string(), "make its input", errno);
+  if (memory < 0) throw SystemError(program.string(), "prepare the input of this program", errno);
   memory.write(input.data(), input.size(), program.string());
   ::lseek(memory, 0, SEEK_SET);
   Descriptor read_end;
@@ -293,7 +293,8 @@ void run_filter(const std::filesystem::path& program, const std::vector<std::str
     throw Error(
         program.filename().string(),
         fmt::format("was ended by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status))),
-        WTERMSIG(status) == SIGKILL ? "most often memory ran out: try smaller sizes" : "");
+        WTERMSIG(status) == SIGKILL ? "the usual reason is that memory ran out: try smaller sizes"
+                                    : "");
   }
   if (exit_code != 0 && !by_closed_pipe) throw AlreadyReported(exit_code);
   if (problem) std::rethrow_exception(problem);

@@ -47,7 +47,7 @@ void TableText::check(const Json& row) const {
     if (row.contains(name)) continue;
     const std::string near = nearest(name, keys_of(row));
     throw UsageError("--columns", fmt::format("there is no column '{}'", name),
-                     near.empty() ? fmt::format("columns are {}", fmt::join(keys_of(row), ", "))
+                     near.empty() ? fmt::format("the columns are {}", fmt::join(keys_of(row), ", "))
                                   : fmt::format("did you mean '{}'?", near));
   }
 }

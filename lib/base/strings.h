@@ -134,7 +134,7 @@ Value value_named(const std::string& name, const std::string& where) {
   const std::optional<Value> value = find_named<Value>(name);
   if (!value) {
     throw FormatError(where, fmt::format("'{}' is unknown", name),
-                      fmt::format("known are {}", fmt::join(all_names<Value>(), ", ")));
+                      fmt::format("known names are {}", fmt::join(all_names<Value>(), ", ")));
   }
   return *value;
 }

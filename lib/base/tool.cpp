@@ -39,8 +39,9 @@ static void check_name(const std::string& name, const std::string& where) {
   if (reason != ENOENT && reason != ENOTDIR && reason != ENAMETOOLONG) {
     throw SystemError(where, "open '" + shown + "'", reason);
   }
-  throw Error(where, fmt::format("there is no '{}'", shown),
-              "names stand one per line or end with NUL, and are relative to the current folder");
+  throw Error(
+      where, fmt::format("'{}' does not exist", shown),
+      "write one name per line, or end each with NUL; names are relative to the current folder");
 }
 
 Option threads_option(const std::string& remark) {
@@ -72,7 +73,7 @@ Option files_from_option() {
 std::vector<std::string> input_names(const Options& options) {
   if (!options.has("files-from")) return options.positional();
   if (!options.positional().empty()) {
-    throw UsageError("--files-from", "the names come from the list, not from the command line",
+    throw UsageError("--files-from", "this option does not go with names on the command line",
                      fmt::format("put '{}' into the list", options.positional().front()));
   }
   const std::string path = options.text("files-from");
@@ -90,13 +91,13 @@ std::vector<std::string> input_names(const Options& options) {
     if (name != "-") {
       check_name(name, where);
     } else if (path == "-") {
-      throw Error(where, "'-' stands for standard input, which is the list itself",
-                  "keep the list in a file");
+      throw Error(where, "'-' stands for standard input, but the list itself comes from there",
+                  "write the list to a file");
     }
     names.push_back(std::move(name));
   }
   if (names.empty()) {
-    throw Error(list, "the list has no names", "look at the command that made it");
+    throw Error(list, "the list has no names", "check the command that made it");
   }
   return names;
 }
@@ -122,7 +123,7 @@ Content content_of(const Options& options, Content expected) {
 TableText table_of(const Options& options, std::vector<std::string> first) {
   const std::string columns = options.has("columns") ? options.text("columns") : "";
   if (!columns.empty() && options.text("format") != "tsv") {
-    throw UsageError("--columns", "is for tables", "give --format tsv with it, or leave it out");
+    throw UsageError("--columns", "is for tables only", "add --format tsv, or leave --columns out");
   }
   return {columns, ::isatty(STDOUT_FILENO) == 1, std::move(first)};
 }

@@ -73,20 +73,20 @@ TEST_CASE("AtomicFolder: a folder that took the name after the last check stays"
     SUBCASE("a folder with a file") {
       fs::create_directory(run);
       spill(run / "theirs", "precious");
-      CHECK_THROWS_WITH_AS(folder.commit(false), doctest::Contains("run: was created meanwhile"),
-                           Error);
+      CHECK_THROWS_WITH_AS(folder.commit(false),
+                           doctest::Contains("run: another program created this"), Error);
       CHECK(slurp(run / "theirs") == "precious");
     }
     SUBCASE("a file") {
       spill(run, "precious");
-      CHECK_THROWS_WITH_AS(folder.commit(false), doctest::Contains("run: was created meanwhile"),
-                           Error);
+      CHECK_THROWS_WITH_AS(folder.commit(false),
+                           doctest::Contains("run: another program created this"), Error);
       CHECK(slurp(run) == "precious");
     }
     SUBCASE("a link") {
       fs::create_directory_symlink("elsewhere", run);
-      CHECK_THROWS_WITH_AS(folder.commit(false), doctest::Contains("run: was created meanwhile"),
-                           Error);
+      CHECK_THROWS_WITH_AS(folder.commit(false),
+                           doctest::Contains("run: another program created this"), Error);
       CHECK(fs::read_symlink(run) == "elsewhere");
     }
   }

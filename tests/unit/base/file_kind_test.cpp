@@ -85,7 +85,7 @@ TEST_CASE("check_kind: a file that is not text in UTF-8 is refused with its kind
       {"\x04\x22\x4D\x18\x64", "lz4 data"},
       {"LZIP\x01\x0C", "lzip data"},
       {"\x89LZO\0\r\n\x1A\n"s, "lzop data"},
-      {"\x1F\x9D\x90\x01", "data of compress"},
+      {"\x1F\x9D\x90\x01", "Unix compress data (.Z)"},
       {"7z\xBC\xAF\x27\x1C\0\x04"s, "a 7z archive"},
       {"Rar!\x1A\x07\x01\0"s, "a rar archive"},
       {tar_header(), "a tar archive, not text in UTF-8; give it through a pipe: tar -xOf FILE |"},
@@ -119,9 +119,9 @@ TEST_CASE("check_kind: a file that is not text in UTF-8 is refused with its kind
       {"OggS\0\x02"s, "a sound"},
       // These texts stand in for another file.
       {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
-       "a pointer of Git LFS in place of the file, not text in UTF-8; fetch the file: git lfs "
+       "a Git LFS pointer in place of the file, not text in UTF-8; fetch the file: git lfs "
        "pull"},
-      {"/annex/objects/SHA256E-s14--5891b5\n", "a pointer of git-annex"},
+      {"/annex/objects/SHA256E-s14--5891b5\n", "a git-annex pointer"},
       {"outs:\n- md5: a304afb96060aad90176268345e10355\n  path: data.txt\n", "a .dvc file"},
       {"<!DOCTYPE html>\n<html lang=\"en\">", "an HTML page"},
       {"\n  <html><body>", "an HTML page"},

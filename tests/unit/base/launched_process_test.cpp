@@ -153,7 +153,7 @@ TEST_CASE("the first host of Slurm's lists") {
 
 TEST_CASE("variables that do not fit together are refused by name") {
   CHECK(refusal({{"RANK", "4"}, {"WORLD_SIZE", "4"}}) ==
-        "RANK: expected a whole number from 0 to 3, found '4'");
+        "RANK: this environment variable is '4', expected a whole number from 0 to 3");
   CHECK(refusal({{"RANK", "0"}, {"WORLD_SIZE", "four"}}).find("WORLD_SIZE") == 0);
   CHECK(
       refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "70000"}}).find("MASTER_PORT") ==

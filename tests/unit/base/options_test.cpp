@@ -140,7 +140,7 @@ TEST_CASE("parse_options: mistyped names get a suggestion") {
         "unknown command 'pakc', expected one of pack, info; did you mean pack? "
         "(see 'qlbox --help')");
   CHECK(complaint({"-f"}) ==
-        "the command comes first, expected one of pack, info, found '-f'; "
+        "the command must come first: expected one of pack, info, found '-f'; "
         "see 'qlbox --help'");
   CHECK(complaint({"--hlep"}).find("did you mean --help?") != std::string::npos);
   CHECK(complaint({}) == "no command given, expected one of pack, info; see 'qlbox --help'");

@@ -147,7 +147,8 @@ TEST_CASE("run_child: SIGPIPE ends a child as it ends any program") {
 
 TEST_CASE("a program that is not there") {
   CHECK_THROWS_WITH_AS(run_child("/nowhere/program", {}),
-                       "/nowhere/program: cannot start it: no such file or directory", SystemError);
+                       "/nowhere/program: cannot start this program: no such file or directory",
+                       SystemError);
 }
 
 TEST_CASE("run_child: a stop ends the child, too, whether its output is open or closed") {
@@ -178,8 +179,10 @@ TEST_CASE("run_child: a stop ends the child, too, whether its output is open or 
 TEST_CASE("run_child: where SIGCHLD is ignored, the end of a child is never guessed") {
   const auto before = std::signal(SIGCHLD, SIG_IGN);
   CHECK_THROWS_WITH_AS(run_child("/bin/sh", {"-c", "exit 3"}),
-                       doctest::Contains("/bin/sh: cannot learn how it ended"), SystemError);
-  CHECK_THROWS_WITH_AS(filtered("exit 3"), doctest::Contains("/bin/sh: cannot learn how it ended"),
+                       doctest::Contains("/bin/sh: cannot find out how this program ended"),
+                       SystemError);
+  CHECK_THROWS_WITH_AS(filtered("exit 3"),
+                       doctest::Contains("/bin/sh: cannot find out how this program ended"),
                        SystemError);
   std::signal(SIGCHLD, before);
 }

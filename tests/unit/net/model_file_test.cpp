@@ -120,9 +120,10 @@ TEST_CASE("read_model_file: other formats, versions and folders are refused") {
   };
   CHECK(said(R"({"format": "ql-preset", "version": 1})") ==
         "model.json: format is 'ql-preset', expected 'ql-model'");
-  CHECK(said(R"({"format": "ql-model", "version": 2})") ==
-        "model.json: version is 2, this program reads version 1; use the release that wrote the "
-        "file");
+  CHECK(
+      said(R"({"format": "ql-model", "version": 2})") ==
+      "model.json: version is 2, but this program reads version 1; use the release that wrote the "
+      "file");
   CHECK(said(R"({"format": "ql-model", "version": 1})") ==
         "model.json: the key 'network' is missing");
   CHECK(said("[]") == "model.json: expected an object, found a list");

@@ -112,13 +112,13 @@ TEST_CASE("network_from_json: wrong keys, types and lengths name the file and th
   CHECK(message_of([](Json& json) { json["d_model"] = 1.5; }) ==
         "test.json: d_model: expected a whole number, found a fraction");
   CHECK(message_of([](Json& json) { json["architecture"] = "lstm"; }) ==
-        "test.json: architecture: 'lstm' is unknown; known are transformer-ql, "
+        "test.json: architecture: 'lstm' is unknown; known names are transformer-ql, "
         "transformer-xl, compressive, multi-scale, vanilla");
   CHECK(message_of([](Json& json) { json["pool"] = "nonsense"; }) ==
-        fmt::format("test.json: pool: 'nonsense' is unknown; known are {}",
+        fmt::format("test.json: pool: 'nonsense' is unknown; known names are {}",
                     fmt::join(all_names<Pool>(), ", ")));
   CHECK(message_of([](Json& json) { json["compression_loss"] = "none"; }) ==
-        "test.json: compression_loss: 'none' is unknown; known are "
+        "test.json: compression_loss: 'none' is unknown; known names are "
         "attention-reconstruction, auto-encoding");
   CHECK(message_of([](Json& json) {
           json["segment"] = 7;

@@ -323,7 +323,7 @@ TEST_CASE("parse_vocabulary: a changed vocabulary file is refused, with the plac
   CHECK(contains(error_for([](Json& j) { j["format"] = "x"; }), "expected 'ql-vocabulary'"));
   CHECK(contains(error_for([](Json& j) { j["version"] = 2; }), "version is 2"));
   CHECK(contains(error_for([](Json& j) { j["type"] = "letter"; }),
-                 "type: 'letter' is unknown; known are word"));
+                 "type: 'letter' is unknown; known names are word"));
   CHECK(contains(error_for([](Json& j) { j["line_style"] = "x"; }), "line_style"));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "a"; }), "tokens[3]: 'a' again"));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "x y"; }), "tokens[3]: expected a word"));
