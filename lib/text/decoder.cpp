@@ -83,7 +83,8 @@ void Decoder::write(const TokenId* ids, std::size_t count) {
     const TokenId id = ids[i];
     if (id >= vocabulary_.size()) {
       throw Error("",
-                  fmt::format("token id {}: the vocabulary has {} entries", id, vocabulary_.size()),
+                  fmt::format("token id {} is outside the vocabulary of {} entries", id,
+                              vocabulary_.size()),
                   "give the vocabulary that the text was encoded with");
     }
     if (id == vocabulary_.eos()) {

@@ -22,11 +22,13 @@ void validate_text(TextBlock& block, TokenType type, InvalidText invalid) {
   }
   const auto line =
       block.place.line + std::count(block.text.begin(), block.text.begin() + bad, '\n');
-  throw FormatError(fmt::format("{}: line {}", block.place.file, line),
-                    fmt::format("invalid UTF-8: byte 0x{:02X} at offset {} of the file",
-                                static_cast<unsigned char>(block.text[bad]),
-                                block.place.offset + static_cast<std::int64_t>(bad)),
-                    "convert the text with iconv, or give --invalid replace, or use --type byte");
+  throw FormatError(
+      fmt::format("{}: line {}", block.place.file, line),
+      fmt::format("invalid UTF-8: byte 0x{:02X} at offset {} of the file",
+                  static_cast<unsigned char>(block.text[bad]),
+                  block.place.offset + static_cast<std::int64_t>(bad)),
+      "convert the text with iconv, give --invalid replace, or make the vocabulary with "
+      "--type byte");
 }
 
 void remove_mark(TextBlock& block, TokenType type) {
@@ -255,8 +257,9 @@ std::unique_ptr<const LineEncoder> make_line_encoder(const Vocabulary& vocabular
     case TokenType::kSentencePiece:
       return std::make_unique<PieceEncoder>(vocabulary);
     case TokenType::kPiece:
-      throw Error("the vocabulary", "its tokens are only names: nothing says how text becomes them",
-                  "encode with the program that made it, and take the ids with qlbin import");
+      throw Error("the vocabulary",
+                  "its type is piece: it has tokens, but no rules to split text into them",
+                  "encode with the program that made it, and read the ids with qlbin import");
   }
   throw std::logic_error("an unknown vocabulary type");
 }

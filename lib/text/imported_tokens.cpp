@@ -136,15 +136,16 @@ std::string Speller::spell(const std::string& bytes) {
   }
   throw FormatError(
       where_,
-      fmt::format("more than {} tokens have the text {}, more than a vocabulary can write apart",
-                  bytes.size() + 1, in_quotes(bytes)),
-      "take one of them out, or give it another text");
+      fmt::format(
+          "more than {0} tokens have the text {1}, but a vocabulary has only {0} ways to write it",
+          bytes.size() + 1, in_quotes(bytes)),
+      "remove one of the tokens, or change its text");
 }
 
 namespace {
 
 constexpr const char* kListRemedy =
-    "write the tokens into a list, one a line, and import it with --type piece";
+    "write the tokens into a list, one per line, and import it with --type piece";
 
 // Applies the decoders of a tokenizer.json to single tokens: finds the text of each token, and the
 // spaces that are removed where a document begins. In the Hugging Face library each decoder turns a
@@ -164,8 +165,9 @@ class TokenDecoder {
     if (leading_blanks_ == LeadingBlanks::kFirstToken && bytes_of(token).find(' ') != token.npos) {
       throw FormatError(
           where_,
-          fmt::format("Metaspace drops the blank that begins a text, but not that in the token {}",
-                      in_quotes(token)),
+          fmt::format(
+              "Metaspace drops a blank that begins a text, but not the blank in the token {}",
+              in_quotes(token)),
           kListRemedy);
     }
     std::string text = token;
@@ -200,7 +202,8 @@ class TokenDecoder {
     // Decoding here removes it last, so the decoders that follow would still see it.
     const bool text_follows = leading_blanks_ != LeadingBlanks::kNone && type != "ByteFallback";
     if (state_ != State::kTokens || text_follows) {
-      throw FormatError(where_, type + " after other decoders that join or strip text",
+      throw FormatError(where_,
+                        type + " follows decoders that join or strip text, which is not supported",
                         kListRemedy);
     }
     if (type == "Replace") return replace(decoder);
@@ -220,10 +223,11 @@ class TokenDecoder {
   void replace(const JsonObject& decoder) {
     const JsonObject pattern = decoder.object("pattern");
     if (!pattern.has("String") || pattern.text("String").empty()) {
-      throw FormatError(where_,
-                        fmt::format("Replace has the pattern {}, expected a text (String)",
-                                    pattern.json().dump()),
-                        kListRemedy);
+      throw FormatError(
+          where_,
+          fmt::format("Replace has the pattern {}, expected a String that is not empty",
+                      pattern.json().dump()),
+          kListRemedy);
     }
     steps_.push_back([from = pattern.text("String"), to = decoder.text("content")](
                          const std::string& text) { return replaced(text, from, to); });
@@ -233,7 +237,7 @@ class TokenDecoder {
   // its end.
   void strip_tokens(const JsonObject& decoder) {
     const std::string content = decoder.text("content");
-    if (content.empty()) throw FormatError(where_, "Strip has no content");
+    if (content.empty()) throw FormatError(where_, "the content of Strip is empty");
     steps_.push_back([content, start = decoder.integer("start", 0),
                       stop = decoder.integer("stop", 0)](const std::string& token) {
       std::string_view text = token;
@@ -257,8 +261,8 @@ class TokenDecoder {
     if (decoder.text("content") != " " || start != 1 || stop != 0 ||
         leading_blanks_ != LeadingBlanks::kNone) {
       throw FormatError(where_,
-                        fmt::format("Strip takes {} '{}' from the beginning of a text and {} from "
-                                    "its end, expected one blank from its beginning",
+                        fmt::format("Strip removes {} '{}' from the beginning of a text and {} "
+                                    "from its end, expected one blank from its beginning",
                                     start, decoder.text("content"), stop),
                         kListRemedy);
     }
@@ -273,12 +277,15 @@ class TokenDecoder {
                        (is_given("add_prefix_space") && !decoder.boolean("add_prefix_space"));
     if (!never) {
       // The library keeps leading spaces that earlier decoders make; kFirstToken would remove them.
-      if (!steps_.empty()) throw FormatError(where_, "Metaspace after other decoders", kListRemedy);
+      if (!steps_.empty()) {
+        throw FormatError(where_, "Metaspace follows other decoders, which is not supported",
+                          kListRemedy);
+      }
       leading_blanks_ = LeadingBlanks::kFirstToken;
     }
     const std::string mark =
         is_given("replacement") ? decoder.text("replacement") : std::string(kPieceBlank);
-    if (mark.empty()) throw FormatError(where_, "Metaspace has no replacement");
+    if (mark.empty()) throw FormatError(where_, "the replacement of Metaspace is empty");
     steps_.push_back([mark](const std::string& text) { return replaced(text, mark, " "); });
   }
 
@@ -414,10 +421,11 @@ VocabularyContent read_tokenizer_json(const Json& json, const std::string& where
                                   ? decoder.text_of(names[id], tokens.only_added.count(id) != 0)
                                   : names[id];
     if (bytes.empty()) {
-      throw FormatError(where,
-                        fmt::format("the token with the id {}, {}, has no text after the decoders",
-                                    id, in_quotes(names[id])),
-                        kListRemedy);
+      throw FormatError(
+          where,
+          fmt::format("the token with the id {}, {}, has no text left after the decoders", id,
+                      in_quotes(names[id])),
+          kListRemedy);
     }
     content.tokens.push_back(speller.spell(bytes));
   }

@@ -163,9 +163,9 @@ void read_normalizer(std::string_view spec, SentencePieceRules& rules) {
         if (field == kEscapeWhitespaces) marks_blanks = flag;
         if (field != kPrecompiledCharsmap || content.empty()) return;
         rules.keeps_text = false;
-        if (!stays_inside(content)) rules.problem = "its rules for text are damaged";
+        if (!stays_inside(content)) rules.problem = "its normalization rules are damaged";
       });
-  if (!good) rules.problem = "its rules for text are damaged";
+  if (!good) rules.problem = "its normalization rules are damaged";
   if (rules.adds_prefix || rules.removes_blanks || !marks_blanks) rules.keeps_text = false;
 }
 
@@ -221,7 +221,7 @@ SentencePieceModel::SentencePieceModel(std::string_view serialized, const std::s
   const SentencePieceRules rules = sentencepiece_rules(serialized);
   if (!rules.problem.empty()) {
     throw FormatError(where,
-                      fmt::format("a SentencePiece model that cannot be used: {}", rules.problem),
+                      fmt::format("this SentencePiece model cannot be used: {}", rules.problem),
                       "copy the model again, or make a vocabulary with qltok vocab");
   }
   keeps_text_ = rules.keeps_text;
@@ -231,7 +231,7 @@ SentencePieceModel::SentencePieceModel(std::string_view serialized, const std::s
     throw FormatError(where, fmt::format("not a SentencePiece model ({})", problem));
   }
   if (processor_->unk_id() < 0) {
-    throw FormatError(where, "a SentencePiece model without an unknown piece");
+    throw FormatError(where, "the SentencePiece model has no unknown piece");
   }
   const int feed = processor_->PieceToId("\n");
   if (processor_->IdToPiece(feed) == "\n" && !processor_->IsControl(feed)) {
@@ -379,14 +379,15 @@ TrainedSentencePiece choose_characters(const std::vector<TokenCount>& counts,
         "--max-size",
         fmt::format("{} pieces leave no room for characters after {}", training.max_size,
                     training.byte_pieces ? "<eos>, <unk> and 256 bytes" : "<eos> and <unk>"),
-        fmt::format("give at least {}, or {} for all of the text's {} characters", others + 1,
-                    others + trained.characters, trained.characters));
+        fmt::format("give at least {}, or {} for all {} distinct characters of the text",
+                    others + 1, others + trained.characters, trained.characters));
   }
   if (training.coverage) {
     throw ConfigError(
         "--character-coverage",
-        fmt::format("{} pieces leave room for {} characters, and {} of the text's {} need one",
-                    training.max_size, room, trained.covered, trained.characters),
+        fmt::format("{} pieces leave room for {} of the text's {} distinct characters, but the "
+                    "coverage needs {}",
+                    training.max_size, room, trained.characters, trained.covered),
         fmt::format("give --max-size {} or more, or leave --character-coverage out",
                     others + trained.covered));
   }

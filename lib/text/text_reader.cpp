@@ -121,9 +121,9 @@ std::size_t TextReader::read_until_cut() {
     }
     if (buffer_.size() > longest_unit_) {
       throw Error(fmt::format("{}: line {}", place_.file, place_.line),
-                  fmt::format("a {} of more than {}", cut_ == LineCut::kNever ? "line" : "word",
+                  fmt::format("a {} is longer than {}", cut_ == LineCut::kNever ? "line" : "word",
                               human_bytes(static_cast<std::int64_t>(longest_unit_))),
-                  "break it with line ends");
+                  "insert line ends");
     }
   }
 }

@@ -203,9 +203,7 @@ TokenList read_sentencepiece_list(const Lines& lines, const std::string& where) 
   list.kind = "a SentencePiece list of pieces";
   list.pieces_only = true;
   list.spelling = Spelling::kSentencePiece;
-  list.note =
-      "a list of SentencePiece has only the pieces: import the model (.model) to encode text with "
-      "it";
+  list.note = "a SentencePiece list has only the pieces: to encode text, import the model (.model)";
   for (const std::string_view line : lines) {
     if (!is_scored(line)) {
       throw FormatError(fmt::format("{}: line {}", where, list.names.size() + 1),
@@ -297,20 +295,21 @@ void refuse_others(const Lines& lines, std::string_view text, const std::string&
     bool holds;
     const char *what, *remedy;
   } kinds[] = {
-      {text.substr(0, 2) == "{'", "a dictionary as Python prints it, not a list of tokens",
-       "write it as JSON (json.dump), tokens with their ids"},
-      {is_merge_list(lines), "a list of merges (BPE): it has no tokens with ids",
-       "give the vocab.json or tokenizer.json that belongs to it"},
-      {has_vector_head(lines), "the tokens have vectors, after a line with their counts",
-       "give the tokens: tail -n +2 FILE | cut -d' ' -f1 > OTHER"},
+      {text.substr(0, 2) == "{'", "this is a dictionary as Python prints it, not a list of tokens",
+       "write the tokens with their ids as JSON, with json.dump"},
+      {is_merge_list(lines), "this is a list of BPE merges, which has no tokens with ids",
+       "give the vocab.json or tokenizer.json that belongs to the merges"},
+      {has_vector_head(lines),
+       "the tokens have vectors, and the first line has the counts of tokens and dimensions",
+       "give only the tokens: tail -n +2 FILE | cut -d' ' -f1 > OTHER"},
       {most(lines, is_vector), "the tokens have vectors",
-       "give the tokens: cut -d' ' -f1 FILE > OTHER"},
-      {most(lines, is_comma_line), "a table with commas, not a list of tokens",
-       "write the tokens into a list, one a line, in the order of their ids"},
-      {has_heading(lines), "there is a heading before tokens and ids",
-       "leave it out: tail -n +2 FILE > OTHER"},
+       "give only the tokens: cut -d' ' -f1 FILE > OTHER"},
+      {most(lines, is_comma_line), "this is a table with commas (CSV), not a list of tokens",
+       "write the tokens into a list, one per line, in the order of their ids"},
+      {has_heading(lines), "the first line is a heading, not a token and its id",
+       "remove the heading: tail -n +2 FILE > OTHER"},
       {most(lines, is_quoted), "the tokens are in quotes",
-       "take them away: sed 's/^.//; s/.$//' FILE > OTHER"},
+       "remove the quotes: sed 's/^.//; s/.$//' FILE > OTHER"},
   };
   for (const auto& kind : kinds) {
     if (kind.holds) throw FormatError(where, kind.what, kind.remedy);
@@ -341,8 +340,9 @@ std::optional<TokenList> read_token_list(std::string_view text, std::optional<To
   if (!counted && numbers_lines(lines, id_first_entry)) {
     list = read_entries(lines, "a list of ids and tokens", id_first_entry, where);
   } else if (!counted && all(lines, id_first_entry)) {
-    throw FormatError(where, "a number before each token, which is not the number of its line",
-                      "put the count after the token: awk '{print $2, $1}' FILE > OTHER");
+    throw FormatError(
+        where, "each token follows a number that is not its line number",
+        "if the number is a count, put it after the token: awk '{print $2, $1}' FILE > OTHER");
   } else if (counted && numbers_lines(lines, id_last_entry)) {
     list = read_entries(lines, "a list of tokens and ids", id_last_entry, where);
   } else {
@@ -374,8 +374,8 @@ TokenList read_json_tokens(const Json& json, const std::string& where) {
           where,
           json.is_array()
               ? fmt::format("expected a JSON array of tokens, found {} in it", value.dump())
-              : "a JSON object without 'model', so it is not a tokenizer.json, and not "
-                "tokens with ids either",
+              : "this JSON object is neither a tokenizer.json (it has no 'model') nor a "
+                "list of tokens with ids",
           "give the tokenizer.json, or a list with --type piece; a vocabulary of qltok "
           "needs no import");
     }
@@ -398,10 +398,11 @@ void refuse_joined(const std::vector<std::string>& tokens, const std::string& wh
   // A list of words may contain a few tokens that end with </w> by chance.
   const auto ends = std::count_if(tokens.begin(), tokens.end(), ends_word);
   if (!pieces && (ends == 0 || static_cast<std::size_t>(ends) * 8 < tokens.size())) return;
-  throw FormatError(where,
-                    fmt::format("its tokens are parts of words, marked by {}, not words or texts",
-                                pieces ? "## (WordPiece)" : "</w>"),
-                    "give --type piece, for which a token only names an id");
+  throw FormatError(
+      where,
+      fmt::format("the tokens are not words or texts, but parts of words, marked by {}",
+                  pieces ? "## (WordPiece)" : "</w>"),
+      "give --type piece: it takes tokens only as names of ids");
 }
 
 bool is_fairseq_list(std::string_view text, const std::string& where) {

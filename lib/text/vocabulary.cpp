@@ -47,14 +47,14 @@ static void check_special(const std::optional<TokenId>& id, std::size_t size, co
 static void check_pieces(const TokenTable& tokens, const SentencePieceModel& model,
                          const VocabularyContent& content, const std::string& where) {
   if (model.size() != tokens.size()) {
-    throw FormatError(
-        where, fmt::format("{} tokens, but the model has {} pieces", tokens.size(), model.size()));
+    throw FormatError(where, fmt::format("there are {} tokens, but the model has {} pieces",
+                                         tokens.size(), model.size()));
   }
   for (std::uint32_t id = 0; id < tokens.size(); ++id) {
     if (tokens.token(id) != model.piece(id)) {
       throw FormatError(place_of(where, id),
-                        fmt::format("{}, but the model's piece is {}", in_quotes(tokens.token(id)),
-                                    in_quotes(model.piece(id))));
+                        fmt::format("found {}, but the model's piece is {}",
+                                    in_quotes(tokens.token(id)), in_quotes(model.piece(id))));
     }
     if (model.is_byte(id)) check_token(TokenType::kByte, tokens.token(id), where, id);
   }
@@ -94,7 +94,7 @@ static std::string hash_of(const VocabularyContent& content, const TokenTable& t
 Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
     : content_(std::move(content)) {
   const std::size_t size = content_.tokens.size();
-  if (size == 0) throw FormatError(where, "no tokens");
+  if (size == 0) throw FormatError(where, "the vocabulary has no tokens");
   if (content_.counts.size() != size) {
     throw FormatError(where, fmt::format("expected {} counts, one for each token, found {}", size,
                                          content_.counts.size()));
@@ -124,7 +124,7 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
       throw FormatError(fmt::format("{}: counts[{}]", where, id), "the count is below 0");
     }
     if (tokens_.insert(token) != id) {
-      throw FormatError(place_of(where, id), fmt::format("{} again; it is tokens[{}] already",
+      throw FormatError(place_of(where, id), fmt::format("{} is already at tokens[{}]",
                                                          in_quotes(token), tokens_.find(token)));
     }
     if (is_special(id)) continue;
@@ -140,7 +140,7 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
   const std::size_t specials = (content_.eos ? 1 : 0) + (content_.unk ? 1 : 0);
   // The tokens are distinct single bytes, so 256 of them cover every byte.
   if (content_.type == TokenType::kByte && size != 256 + specials) {
-    throw FormatError(where, fmt::format("expected {} tokens (256 bytes and {} specials), found {}",
+    throw FormatError(where, fmt::format("expected {} tokens (bytes: 256, specials: {}), found {}",
                                          256 + specials, specials, size));
   }
   if (content_.type == TokenType::kSentencePiece) {
@@ -154,7 +154,7 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
 
 constexpr const char* kFormat = "ql-vocabulary";
 constexpr std::int64_t kVersion = 1;
-constexpr const char* kRemedy = "make one with qltok vocab";
+constexpr const char* kRemedy = "make a vocabulary with qltok vocab";
 
 static std::optional<TokenId> special(const JsonObject& specials, const std::string& key) {
   if (!specials.has(key)) return std::nullopt;
@@ -163,7 +163,7 @@ static std::optional<TokenId> special(const JsonObject& specials, const std::str
 
 static std::string model_of(const JsonObject& object) {
   std::optional<std::string> model = base64_decode(object.text("model"));
-  if (!model) throw FormatError(object.where(), "model: not base64");
+  if (!model) throw FormatError(object.where(), "model: the text is not base64");
   return *std::move(model);
 }
 
@@ -184,7 +184,7 @@ std::string read_vocabulary_file(const std::string& path, bool standard_input) {
 Vocabulary parse_vocabulary(std::string_view text, const std::string& where, Json* provenance) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos || text[begin] != '{') {
-    throw FormatError(where, "not a vocabulary file, which is a JSON object", kRemedy);
+    throw FormatError(where, "not a vocabulary file: expected a JSON object", kRemedy);
   }
   const Json json = parse_json(text, where);
   const JsonObject object(json, where);
@@ -208,8 +208,8 @@ Vocabulary parse_vocabulary(std::string_view text, const std::string& where, Jso
   Vocabulary vocabulary(std::move(content), where);
   if (object.text("hash") != vocabulary.hash()) {
     throw FormatError(where,
-                      fmt::format("the hash is {}, but the content has {}", object.text("hash"),
-                                  vocabulary.hash()),
+                      fmt::format("the hash is {}, but the content's hash is {}",
+                                  object.text("hash"), vocabulary.hash()),
                       "the file was changed or damaged: make it again with qltok vocab");
   }
   if (provenance != nullptr && json.contains("provenance")) *provenance = json["provenance"];

@@ -36,22 +36,24 @@ void check_rules(const VocabularyRules& rules) {
   const bool unicode = rules.blanks == Blanks::kUnicode;
   const std::pair<bool, UsageError> problems[] = {
       {rules.type == TokenType::kPiece,
-       {"--type piece", "the pieces of other programs are not learned from text",
-        "give their list with --import"}},
+       {"--type piece", "pieces of other programs cannot be learned from text",
+        "give the other program's list with --import"}},
       {bytes && rules.lowercase, {"--lowercase", "bytes have no case", "use --type char"}},
       {unicode && rules.type != TokenType::kWord,
        {"--blanks unicode", no_meaning, "leave the option out"}},
       {rules.min_count > 1 && (bytes || pieces), {"--min-count", no_meaning}},
       {rules.max_size > 0 && bytes,
-       {"--max-size", "there are always 256 bytes", "leave the option out"}},
+       {"--max-size", "a vocabulary of bytes always has all 256 bytes", "leave the option out"}},
       {rules.max_size == 0 && pieces,
        {"--max-size", "--type sentencepiece needs a size", "try --max-size 8000"}},
       {rules.coverage && !pieces,
        {"--character-coverage", no_meaning, "leave the option out, or give --type sentencepiece"}},
       {pieces && rules.max_size > kMostPieces,
-       {"--max-size", fmt::format("{} pieces, expected at most {}", rules.max_size, kMostPieces)}},
+       {"--max-size",
+        fmt::format("{} pieces are too many, expected at most {}", rules.max_size, kMostPieces)}},
       {rules.max_size > 0 && rules.max_size <= specials(rules),
-       {"--max-size", fmt::format("{} leaves room for <eos> and <unk> only", rules.max_size)}},
+       {"--max-size",
+        fmt::format("{} leaves room for special tokens (<eos>, <unk>) only", rules.max_size)}},
       {rules.eos == Presence::kNever && pieces,
        {"--eos", "a sentencepiece vocabulary always has <eos>",
         "encode with --eos none to leave it unused"}}};
@@ -200,7 +202,7 @@ BuiltVocabulary choose_entries(Counted counted, const VocabularyRules& rules) {
 
 void add(std::int64_t& sum, std::int64_t count, const std::string& where) {
   if (__builtin_add_overflow(sum, count, &sum)) {
-    throw Error(where, "the sum of its counts and those before it exceeds 64 bits");
+    throw Error(where, "the sum of all counts up to this file exceeds 64 bits");
   }
 }
 
@@ -212,16 +214,16 @@ void refuse_left_out(const Json& provenance, const std::string& where) {
   const bool rare = configuration.value("min-count", Json("1")) != "1";
   if (!rare && !configuration.contains("max-size")) return;
   throw Error(where,
-              fmt::format("lacks words of its text: it was made with {}",
+              fmt::format("this vocabulary lacks words of its text, because it was made with {}",
                           rare ? "--min-count" : "--max-size"),
-              "make the parts without it, and give it with --counts");
+              "make the parts without this option, and give it together with --counts");
 }
 
 void require_rule(bool same, const std::string& where, const std::string& found,
                   const std::string& option) {
   if (same) return;
-  throw Error(where, "is a vocabulary " + found + ", unlike the one to be made",
-              "give the options that the parts were made with: here " + option);
+  throw Error(where, "this is a vocabulary " + found + ", unlike the one to be made",
+              "use the options that the parts were made with (here " + option + ")");
 }
 
 Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
@@ -248,8 +250,8 @@ Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
     return part;
   }
   if (rules.type != TokenType::kWord) {
-    throw FormatError(file, "not a vocabulary file, which is a JSON object",
-                      "lists of counts have words: leave --type out");
+    throw FormatError(file, "not a vocabulary file: expected a JSON object",
+                      "if this is a list of words and counts, leave --type out");
   }
   VocabularyImport list;
   list.type = TokenType::kWord;
@@ -259,7 +261,7 @@ Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
   Vocabulary part = import_vocabulary(text, list, file);
   if (std::all_of(part.counts().begin(), part.counts().end(),
                   [](std::int64_t count) { return count == 0; })) {
-    throw FormatError(file, "a list without counts above 0", "write the count after each word");
+    throw FormatError(file, "no count in this list is above 0", "write the count after each word");
   }
   return part;
 }
@@ -369,7 +371,7 @@ BuiltVocabulary add_counts(const std::vector<std::string>& files, const Vocabula
   check_rules(rules);
   if (rules.type == TokenType::kSentencePiece) {
     throw UsageError("--counts", "pieces are learned from text, not from the counts of parts",
-                     "give the text of all parts");
+                     "give the text of all parts without --counts");
   }
   return choose_entries(count_parts(files, rules), rules);
 }

@@ -66,7 +66,7 @@ std::optional<TokenId> usual_token(const Asked& asked, const Imported& imported,
     throw UsageError("",
                      fmt::format("{}: both {} and {} may be the <{}>", where,
                                  imported.names[found[0]], imported.names[found[1]], asked.option),
-                     fmt::format("say which, with --{}-token", asked.option));
+                     fmt::format("choose one with --{}-token", asked.option));
   }
   if (found.empty()) return std::nullopt;
   return found.front();
@@ -87,7 +87,7 @@ std::optional<TokenId> find_special(const Asked& asked, const Imported& imported
   throw UsageError(
       fmt::format("--{} always", asked.option),
       fmt::format("{} has none of the usual names {}", where, fmt::join(asked.usual, " ")),
-      fmt::format("say with --{}-token which token it is", asked.option));
+      fmt::format("name the token with --{}-token", asked.option));
 }
 
 // Adds the first word of the line, and its count if a number follows.
@@ -95,7 +95,8 @@ void add_word_line(std::string_view line, VocabularyContent& content, const std:
   const auto begin = std::find_if_not(line.begin(), line.end(), is_blank);
   const auto end = std::find_if(begin, line.end(), is_blank);
   if (begin == end) {
-    throw FormatError(place, "no word", "leave the line out, or import it with --type piece");
+    throw FormatError(place, "the line has no word",
+                      "remove the line, or give --type piece if its blanks are a token");
   }
   content.tokens.emplace_back(begin, end);
   const auto rest = std::find_if_not(end, line.end(), is_blank);
@@ -115,7 +116,10 @@ Blanks blanks_of(const std::vector<std::string>& words) {
 // return, the list has it escaped, as \r.
 void add_piece_line(std::string_view line, VocabularyContent& content, const std::string& place) {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-  if (line.empty()) throw FormatError(place, "a token without text", "write a line feed as \\n");
+  if (line.empty()) {
+    throw FormatError(place, "the line is empty",
+                      "remove the line, or write \\n if the token is a line feed");
+  }
   content.tokens.emplace_back(line);
 }
 
@@ -202,15 +206,14 @@ Imported read_plain_list(std::string_view text, const VocabularyImport& rules, T
   shift_ids(offset, fairseq, list);
   if (fairseq) {
     overwrite_names(text, offset, list);
-    list.notes.push_back(
-        fmt::format("a list of fairseq: its ids count from 4, after {} (--id-offset 0: from 0)",
-                    fmt::join(kFairseqTokens, " ")));
+    list.notes.push_back(fmt::format(
+        "this is a fairseq list: its ids start at 4, after {} (to start at 0: --id-offset 0)",
+        fmt::join(kFairseqTokens, " ")));
   }
   if (type == TokenType::kWord && !rules.type && evident_spelling(list.names) != Spelling::kPlain) {
     list.notes.emplace_back(
-        "blanks are written in its tokens, so they are taken as pieces, which do not encode "
-        "(--type "
-        "word: as words)");
+        "the tokens have marks for blanks, so they are imported as pieces, which cannot encode "
+        "text (to import words: --type word)");
     use_names(TokenType::kPiece, std::nullopt, where, list);
   } else if (list.content.type != type) {
     use_names(type, std::nullopt, where, list);
@@ -235,8 +238,8 @@ Imported read_model(const std::string& serialized, const std::string& where) {
   };
   if (std::any_of(imported.names.begin(), imported.names.end(), joins_lines)) {
     imported.notes.emplace_back(
-        "pieces with a line feed and more are never used: text is encoded line by line, so its ids "
-        "differ from the library's there");
+        "pieces that have a line feed and other characters are never used, because text is encoded "
+        "line by line; there the ids differ from those of the SentencePiece library");
   }
   return imported;
 }
@@ -273,7 +276,7 @@ void check_list_type(TokenType type, const std::string& where) {
 void refuse_offset(const VocabularyImport& rules, const std::string& what,
                    const std::string& where) {
   if (!rules.id_offset) return;
-  throw UsageError("--id-offset", fmt::format("{} is {}, which has ids itself", where, what),
+  throw UsageError("--id-offset", fmt::format("{} is {}, which has its own ids", where, what),
                    "leave the option out");
 }
 
@@ -318,8 +321,7 @@ Imported read_import(const std::string& content, const VocabularyImport& rules,
     check_rules(rules, TokenType::kSentencePiece, "a SentencePiece model", where);
     if (rules.unk == Presence::kNever || !rules.unk_token.empty()) {
       throw UsageError(rules.unk_token.empty() ? "--unk never" : "--unk-token",
-                       "a SentencePiece model says itself which piece is <unk>",
-                       "leave the option out");
+                       "a SentencePiece model defines its own <unk>", "leave the option out");
     }
     return read_model(content, where);
   }

@@ -18,7 +18,7 @@ using text::Vocabulary;
 
 // The hash follows from the content, and the message about a wrong hash states the right one.
 std::string repaired(std::string json) {
-  constexpr std::string_view kBefore = "but the content has ";
+  constexpr std::string_view kBefore = "but the content's hash is ";
   try {
     text::parse_vocabulary(json, "v.json");
   } catch (const Error& error) {

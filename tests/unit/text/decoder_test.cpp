@@ -121,7 +121,7 @@ TEST_CASE("Decoder: an id outside the vocabulary is an error") {
   const TextFiles files({"a"});
   const Vocabulary vocabulary = build_vocabulary(files.names(), {}).vocabulary;
   CHECK(testing::contains(test::complaint([&] { decode(vocabulary, {3}, {}); }),
-                          "token id 3: the vocabulary has 3 entries"));
+                          "token id 3 is outside the vocabulary of 3 entries"));
 }
 
 }  // namespace

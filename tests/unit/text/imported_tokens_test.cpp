@@ -284,22 +284,22 @@ TEST_CASE("read_tokenizer_json: unsupported decoders are refused") {
   CHECK(contains(refused(R"({"type": "Replace", "pattern": {"Regex": "a+"}, "content": ""})"),
                  "Replace has the pattern"));
   CHECK(contains(refused(R"({"type": "Strip", "content": "x", "start": 0, "stop": 2})"),
-                 "'x', has no text after the decoders"));
-  CHECK(contains(after(fuse, strip(" ", 2, 0)), "Strip takes 2 ' ' from the beginning"));
+                 "'x', has no text left after the decoders"));
+  CHECK(contains(after(fuse, strip(" ", 2, 0)), "Strip removes 2 ' ' from the beginning"));
   CHECK(contains(after(fuse, strip(" ", 1, 1)), "expected one blank from its beginning"));
-  CHECK(contains(after(fuse, strip("x", 1, 0)), "Strip takes 1 'x'"));
+  CHECK(contains(after(fuse, strip("x", 1, 0)), "Strip removes 1 'x'"));
   CHECK(after(fuse, strip(" ", 0, 0)).empty());
-  CHECK(contains(after(fuse, mark), "Replace after other decoders"));
-  CHECK(contains(after(fallback, mark), "Replace after other decoders"));
-  CHECK(contains(after(fuse, fallback), "ByteFallback after other decoders"));
-  CHECK(contains(after(fallback, meta), "Metaspace after other decoders"));
-  CHECK(contains(after(fallback, strip(" ", 1, 0)), "Strip after other decoders"));
-  CHECK(contains(after(mark, meta), "Metaspace after other decoders"));
-  CHECK(contains(after(meta, mark), "Replace after other decoders"));
+  CHECK(contains(after(fuse, mark), "Replace follows decoders that join"));
+  CHECK(contains(after(fallback, mark), "Replace follows decoders that join"));
+  CHECK(contains(after(fuse, fallback), "ByteFallback follows decoders that join"));
+  CHECK(contains(after(fallback, meta), "Metaspace follows other decoders"));
+  CHECK(contains(after(fallback, strip(" ", 1, 0)), "Strip follows decoders that join"));
+  CHECK(contains(after(mark, meta), "Metaspace follows other decoders"));
+  CHECK(contains(after(meta, mark), "Replace follows decoders that join"));
   Json json = gapped_tokenizer(meta);
   json["added_tokens"].push_back({{"id", 90}, {"content", "a b\n"}});
   CHECK(contains(complaint([&] { import_vocabulary(json.dump(), {}, "t.json"); }),
-                 "Metaspace drops the blank that begins a text, but not that in the token "
+                 "Metaspace drops a blank that begins a text, but not the blank in the token "
                  "'a b\\n'"));
 }
 

@@ -175,8 +175,9 @@ TEST_CASE("SentencePieceModel: models with damaged rules, and other bytes, are r
   // These fields set precompiled_charsmap in normalizer_spec and denormalizer_spec; the rules may
   // lead anywhere.
   const std::string rules = "\x0C\x12\x0A" + std::string("\4\0\0\0", 4) + "\xFF\xFF\xFF\x7Fzz";
-  CHECK(contains(with("\x1A" + rules),
-                 "v.json: model: a SentencePiece model that cannot be used: its rules"));
+  CHECK(
+      contains(with("\x1A" + rules),
+               "v.json: model: this SentencePiece model cannot be used: its normalization rules"));
   CHECK(contains(with("\x2A" + rules), "it rewrites decoded text"));
   for (const std::string broken :
        {"\x1A\x7F", "\x1A", "\x0B", "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01"})

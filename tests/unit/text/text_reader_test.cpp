@@ -222,8 +222,8 @@ TEST_CASE("TextReader: words and lines that must stay together have a limit") {
       }
     });
   };
-  CHECK(contains(read_all(LineCut::kAtBlank), "0.txt: line 2: a word of more than 2.9 KiB"));
-  CHECK(contains(read_all(LineCut::kNever), "0.txt: line 2: a line of more than 2.9 KiB"));
+  CHECK(contains(read_all(LineCut::kAtBlank), "0.txt: line 2: a word is longer than 2.9 KiB"));
+  CHECK(contains(read_all(LineCut::kNever), "0.txt: line 2: a line is longer than 2.9 KiB"));
   CHECK(read_all(LineCut::kAnywhere) == "");
 }
 

@@ -181,7 +181,7 @@ TEST_CASE("import_vocabulary: a model with pieces of several line feeds is impor
   const std::string model = other_model({{"user_defined_symbols", "\n,\n\n"}});
   const Vocabulary vocabulary = import_vocabulary(model, {}, "m.model", &notes);
   REQUIRE(notes.size() == 1);
-  CHECK(contains(notes[0], "pieces with a line feed and more are never used"));
+  CHECK(contains(notes[0], "pieces that have a line feed and other characters are never used"));
   const std::vector<TokenId> ids = encoded(vocabulary, "x\n\nx\n", 64);
   CHECK(std::count(ids.begin(), ids.end(), vocabulary.find("\n")) == 3);
   CHECK(decoded(vocabulary, ids) == "x\n\nx\n");
@@ -264,7 +264,7 @@ TEST_CASE("sentencepiece_rules: rules that would lead the library outside its me
   good[256 ^ 'a'] = (256U ^ 'a' ^ 512U) << 10 | kHasValue | 'a';
   std::vector<std::uint32_t> units = good;
   CHECK(problem(units, texts).empty());
-  CHECK(contains(problem(units, "zz"), "its rules for text are damaged"));
+  CHECK(contains(problem(units, "zz"), "its normalization rules are damaged"));
   CHECK(contains(problem(units, std::string(300, 'z') + std::string(1, '\0')), "damaged"));
   // The root leads outside, although its highest bit is set.
   units = std::vector<std::uint32_t>(256, kValue);
@@ -294,11 +294,11 @@ TEST_CASE("import_vocabulary: a list of words is that of the public Transformer-
   CHECK(ids == std::vector<TokenId>{1, 3, 2});
 
   CHECK(contains(complaint([] { import_as(TokenType::kWord, "a\n\nb\n"); }),
-                 "file: line 2: no word"));
+                 "file: line 2: the line has no word"));
   CHECK(contains(complaint([] { import_as(TokenType::kWord, "a\nb\na\n"); }),
-                 "tokens[2]: 'a' again"));
+                 "tokens[2]: 'a' is already at tokens["));
   CHECK(contains(complaint([] { import_as(TokenType::kWord, "a\n<S>\n</S>\n"); }),
-                 "both <S> and </S> may be the <eos>; say which, with --eos-token"));
+                 "both <S> and </S> may be the <eos>; choose one with --eos-token"));
   VocabularyImport rules;
   rules.eos_token = "</S>";
   CHECK(import_as(TokenType::kWord, "a\n<S>\n</S>\n", rules).eos() == TokenId{2});
@@ -395,7 +395,7 @@ TEST_CASE("import_vocabulary: an unsupported tokenizer.json is refused") {
   json["model"]["vocab"] = 3;
   json["model"].erase("continuing_subword_prefix");
   CHECK(contains(import_error(json), "vocab: expected an object or an array"));
-  CHECK(contains(import_error({{"model", "GPT-2"}}), "a JSON object without 'model'"));
+  CHECK(contains(import_error({{"model", "GPT-2"}}), "it has no 'model'"));
 }
 
 TEST_CASE("import_vocabulary: only possible tokens become <eos> and <unk>") {
@@ -431,9 +431,10 @@ TEST_CASE("import_vocabulary: a list is UTF-8 with line ends of any system") {
   CHECK(vocabulary.token(0) == "the");
   CHECK(vocabulary.eos() == TokenId{1});
   CHECK(decoded(vocabulary, {2}) == "a\r");
-  CHECK(contains(complaint([] { import_as(TokenType::kPiece, "a\n\r\n"); }), "without text"));
+  CHECK(contains(complaint([] { import_as(TokenType::kPiece, "a\n\r\n"); }), "the line is empty"));
   // It looks like a model only at its beginning.
-  CHECK(contains(complaint([] { import_as(TokenType::kWord, "\nX\nb\n"); }), "line 1: no word"));
+  CHECK(contains(complaint([] { import_as(TokenType::kWord, "\nX\nb\n"); }),
+                 "line 1: the line has no word"));
 }
 
 TEST_CASE(

@@ -325,7 +325,8 @@ TEST_CASE("parse_vocabulary: a changed vocabulary file is refused, with the plac
   CHECK(contains(error_for([](Json& j) { j["type"] = "letter"; }),
                  "type: 'letter' is unknown; known names are word"));
   CHECK(contains(error_for([](Json& j) { j["line_style"] = "x"; }), "line_style"));
-  CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "a"; }), "tokens[3]: 'a' again"));
+  CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "a"; }),
+                 "tokens[3]: 'a' is already at tokens["));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "x y"; }), "tokens[3]: expected a word"));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = ""; }), "tokens[3]: expected a word"));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = 7; }), "tokens[3]: expected a text"));
