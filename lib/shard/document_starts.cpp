@@ -34,9 +34,10 @@ DocumentStartsReader::DocumentStartsReader(const PackedFolder& place, const Mani
       file_(path_inside(place, manifest.document_starts.file)) {
   const FileEntry& entry = manifest.document_starts;
   if (file_.size() != entry.bytes_compressed) {
-    throw FormatError(name_,
-                      fmt::format("{} bytes, expected {}", file_.size(), entry.bytes_compressed),
-                      kDamagedFileRemedy);
+    throw FormatError(
+        name_,
+        fmt::format("the file has {} bytes, expected {}", file_.size(), entry.bytes_compressed),
+        kDamagedFileRemedy);
   }
   // The file's hash is checked before any start is used, because the frame's own checksum comes
   // only at the end of the frame.

@@ -22,7 +22,9 @@ static std::optional<TokenId> optional_id(const JsonObject& json, const std::str
 
 static std::int64_t checked_sum(std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
-  if (__builtin_add_overflow(a, b, &sum)) throw Error("", "text counts overflow 64 bits");
+  if (__builtin_add_overflow(a, b, &sum)) {
+    throw Error("", "the sum of the text counts exceeds 64 bits");
+  }
   return sum;
 }
 
@@ -155,7 +157,7 @@ static void read_shards(const JsonObject& object, Manifest& manifest) {
     const std::string where = fmt::format("{}: shards[{}]", object.where(), i);
     const FileEntry shard = entry_from_json(JsonObject(list[i], where), true);
     if (const int bytes = manifest.vocabulary.bytes_per_id(); shard.bytes != shard.tokens * bytes) {
-      throw FormatError(where, fmt::format("{} tokens of {} bytes do not take {} bytes",
+      throw FormatError(where, fmt::format("{} tokens of {} bytes each do not take {} bytes",
                                            shard.tokens, bytes, shard.bytes));
     }
     if (!files.insert(shard.file).second) {
@@ -163,7 +165,8 @@ static void read_shards(const JsonObject& object, Manifest& manifest) {
     }
     if (shard.tokens > kMostTokens - tokens ||
         shard.bytes_compressed > kMostBytes - bytes_compressed) {
-      throw FormatError(where, "more tokens than there can be");
+      throw FormatError(where, fmt::format("the shards up to this one exceed {} tokens or {} bytes",
+                                           kMostTokens, kMostBytes));
     }
     bytes_compressed += shard.bytes_compressed;
     tokens += shard.tokens;
@@ -171,7 +174,8 @@ static void read_shards(const JsonObject& object, Manifest& manifest) {
   }
   if (tokens != manifest.tokens) {
     throw FormatError(object.where(),
-                      fmt::format("{} tokens, but its shards have {}", manifest.tokens, tokens));
+                      fmt::format("the manifest states {} tokens, but its shards have {}",
+                                  manifest.tokens, tokens));
   }
 }
 
@@ -182,8 +186,9 @@ static void read_document_starts(const JsonObject& object, Manifest& manifest) {
       manifest.documents <= manifest.tokens && (manifest.documents > 0) == (manifest.tokens > 0);
   // The division avoids an overflow: eight times the largest number of documents exceeds 64 bits.
   if (!possible || entry.bytes % 8 != 0 || entry.bytes / 8 != manifest.documents) {
-    throw FormatError(json.where(), fmt::format("{} bytes for {} documents of {} tokens",
-                                                entry.bytes, manifest.documents, manifest.tokens));
+    throw FormatError(json.where(),
+                      fmt::format("documents {}, bytes {} and tokens {} do not fit together",
+                                  manifest.documents, entry.bytes, manifest.tokens));
   }
   manifest.document_starts = entry;
 }
@@ -211,14 +216,14 @@ static void keep_unknown_keys(const Json& json, const std::string& where, Manife
 // Returns the checksum that the file states, or "" if it states none.
 static std::string check_checksum(const Json& json, const JsonObject& object) {
   if (!object.has("checksum")) {
-    log_warning("{}: no checksum: taken as edited by hand", object.where());
+    log_warning("{}: the manifest has no checksum: it is taken as edited by hand", object.where());
     return "";
   }
   std::string found = object.text("checksum");
   if (found != checksum_of(json)) {
     throw FormatError(object.where(), "checksum mismatch",
-                      "the file is damaged: fetch or pack it again; if you edited it, delete the "
-                      "key \"checksum\"");
+                      "the file is damaged: fetch or pack the folder again; if you edited the "
+                      "file, delete the key \"checksum\"");
   }
   return found;
 }
@@ -251,7 +256,7 @@ Manifest manifest_from_json(const Json& json, const std::string& where) {
   const std::string dtype = object.text("dtype");
   if (dtype != manifest.vocabulary.dtype()) {
     throw FormatError(where,
-                      fmt::format("dtype {}, expected {} for a vocabulary of {} entries", dtype,
+                      fmt::format("dtype is {}, expected {} for a vocabulary of {} entries", dtype,
                                   manifest.vocabulary.dtype(), manifest.vocabulary.size));
   }
   manifest.tokens = object.integer("tokens", 0, kMostTokens);

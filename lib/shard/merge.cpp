@@ -74,13 +74,13 @@ void note_part_order(const MultiReader& data) {
   }
   if (const std::string found = descending_names(names); !found.empty()) {
     log_warning(
-        "the numbers in the names descend: {}; parts are joined in the order that is given, and a "
-        "shell sorts 10 before 2: `ls -dv` and `sort -V` sort by number",
+        "parts are joined in the order given, but the numbers in their names descend ({}); a shell "
+        "sorts 10 before 2, while `ls -dv` and `sort -V` sort by number",
         found);
   }
   if (!same_place.empty()) {
     const auto& [first, second] = same_place.front();
-    log_warning("{} comes twice{}{}: its tokens are joined each time", first,
+    log_warning("{} is given twice{}{}, and its tokens are joined each time", first,
                 first == second ? "" : ", also as " + second, others(same_place));
   }
   if (!same_data.empty()) {

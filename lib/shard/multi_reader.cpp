@@ -48,8 +48,9 @@ TokenRange parse_range(const std::string& text, std::int64_t total, const std::s
                          counts_back(ends[0]) == counts_back(ends[1]) && *end < *begin;
   if (!begin || !end || backwards) {
     throw UsageError("--" + option, fmt::format("'{}' is not a range", text),
-                     fmt::format("expected A:B, from {} A up to but without B; a missing A or B is "
-                                 "the beginning or the end, and one below 0 counts from the end",
+                     fmt::format("expected A:B for the {} from A to B - 1; a missing A is the "
+                                 "beginning, a missing B is the end, and negative values count "
+                                 "from the end",
                                  unit));
   }
   if (std::min(*begin, *end) < 0 || std::max(*begin, *end) > total) {
@@ -57,8 +58,8 @@ TokenRange parse_range(const std::string& text, std::int64_t total, const std::s
                 fmt::format("{} reaches beyond the data's {} {}", text, total, unit));
   }
   if (*end < *begin) {
-    throw Error("--" + option, fmt::format("{} of {} {} ends before it begins: it is {}:{}", text,
-                                           total, unit, *begin, *end));
+    throw Error("--" + option, fmt::format("{} of {} {} ends before it begins: it means {}:{}",
+                                           text, total, unit, *begin, *end));
   }
   return {*begin, *end};
 }
@@ -166,9 +167,10 @@ std::optional<TextCounts> MultiReader::counts() const {
     try {
       sum = sum + *reader.counts();
     } catch (const Error& error) {
-      throw Error(reader.name(), error.what(),
-                  "its counts cannot be right: delete them from the manifest, with the key "
-                  "\"checksum\"");
+      throw Error(
+          reader.name(), error.what(),
+          "its counts cannot be right: delete the keys \"counts\" and \"checksum\" from its "
+          "manifest");
     }
   }
   return sum;
@@ -202,16 +204,16 @@ Json MultiReader::unknown_keys() const {
       if (is_new) {
         if (keys.size() == kMostUnknownKeys) {
           throw Error(reader.name(),
-                      fmt::format("more than {} different unknown keys in the manifests together",
+                      fmt::format("the manifests have more than {} different unknown keys",
                                   kMostUnknownKeys),
-                      "delete some, with the key \"checksum\"");
+                      "delete some of these keys, and the key \"checksum\"");
         }
         keys.emplace_back(key, &value);
         continue;
       }
       const Json*& kept = keys[place->second].second;
       if (kept == nullptr || *kept == value) continue;
-      log_warning("the inputs disagree on the manifest's key '{}': it is left out", key);
+      log_warning("the manifests have different values of the key '{}': the key is left out", key);
       kept = nullptr;
     }
   }

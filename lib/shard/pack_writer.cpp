@@ -36,7 +36,7 @@ void NewPack::finish(Manifest& manifest,
   const std::string text = dump_json(json);
   if (static_cast<std::int64_t>(text.size()) > kLargestManifest) {
     throw Error(path().string(),
-                fmt::format("a manifest of {} bytes for {} shards, more than the {} that are read",
+                fmt::format("the manifest of {} bytes for {} shards exceeds the limit of {} bytes",
                             text.size(), manifest.shards.size(), kLargestManifest),
                 "use larger shards: --shard-tokens");
   }
@@ -65,10 +65,10 @@ static const PackOptions& checked(const PackOptions& options, int bytes_per_id) 
   const std::int64_t frames = (options.shard_tokens - 1) / options.frame_tokens + 1;
   if (frames > kMostFrames) {
     throw UsageError("",
-                     fmt::format("{} tokens in a shard make {} frames of {}, but a shard can "
-                                 "hold only {}",
+                     fmt::format("{} tokens in a shard make {} frames with --frame-tokens {}, but "
+                                 "a shard can hold only {} frames",
                                  options.shard_tokens, frames, options.frame_tokens, kMostFrames),
-                     "use smaller shards or larger frames");
+                     "use smaller shards (--shard-tokens) or larger frames (--frame-tokens)");
   }
   return options;
 }

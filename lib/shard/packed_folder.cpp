@@ -16,8 +16,10 @@ static void refuse_dangling_link(const fs::path& path) {
   if (fs::status(path, error).type() != fs::file_type::not_found) return;
   const fs::path target = fs::read_symlink(path, error);
   if (error) return;
-  throw FormatError(path.string(), fmt::format("a link to {}, where nothing is", target.string()),
-                    "fetch the file's content first (as with `git annex get` or `dvc pull`)");
+  throw FormatError(
+      path.string(),
+      fmt::format("this is a symbolic link to {}, which does not exist", target.string()),
+      "fetch the file's content first (as with `git annex get` or `dvc pull`)");
 }
 
 bool is_checkpoint(const fs::path& path) {
@@ -47,9 +49,9 @@ PackedFolder find_packed_folder(const fs::path& path) {
   refuse_dangling_link(manifest);
   if (!fs::exists(manifest, error)) {
     if (is_checkpoint(path)) {
-      throw FormatError(path.string(), "a checkpoint, where packed data is expected",
-                        "give checkpoints with -m before each, and as data what "
-                        "`qlbin pack -o DIR` made");
+      throw FormatError(path.string(), "this is a checkpoint, but packed data is expected",
+                        "give a folder that `qlbin pack -o DIR` made; qleval takes a "
+                        "checkpoint after -m");
     }
     throw FormatError(path.string(), "no manifest.json in this folder: no data was packed here",
                       "pack some with `qlbin pack -o DIR`");
@@ -76,9 +78,10 @@ std::string read_vocabulary_text(const PackedFolder& place, const Manifest& mani
   const RandomAccessFile file(path);
   check_kind(file.head(), Content::kVocabulary, path.string());
   if (file.size() != entry.bytes) {
-    throw FormatError(path.string(),
-                      fmt::format("{} bytes, but the manifest says {}", file.size(), entry.bytes),
-                      kDamagedFileRemedy);
+    throw FormatError(
+        path.string(),
+        fmt::format("the file has {} bytes, but the manifest states {}", file.size(), entry.bytes),
+        kDamagedFileRemedy);
   }
   std::string text = file.text(entry.bytes);
   if (content_hash(text) != entry.hash) {
@@ -90,8 +93,8 @@ std::string read_vocabulary_text(const PackedFolder& place, const Manifest& mani
 fs::path path_inside(const PackedFolder& place, const std::string& file) {
   fs::path path = place.folder / file;
   if (!is_inside_path(file)) {
-    throw FormatError(path.string(), "the name is not inside the folder",
-                      "nothing outside a packed folder is named in its manifest");
+    throw FormatError(path.string(), "this path is not inside the folder",
+                      "a manifest may name only files inside its folder");
   }
   refuse_dangling_link(path);
   return path;

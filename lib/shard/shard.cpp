@@ -121,7 +121,7 @@ static fs::path checked_target(const fs::path& folder, const Check& check) {
 static const fs::path& with_parents(const fs::path& path) {
   std::error_code error;
   if (path.has_parent_path()) fs::create_directories(path.parent_path(), error);
-  if (error) throw SystemError(path.string(), "create the folder around it", error.value());
+  if (error) throw SystemError(path.string(), "create its parent folder", error.value());
   return path;
 }
 
@@ -167,10 +167,10 @@ ShardReader::ShardReader(const PackedFolder& place, const FileEntry& entry, std:
   if (opened.size() != entry.bytes_compressed) {
     const std::string head = opened.head();
     if (file_kind(head) != FileKind::kZstd) check_kind(head, Content::kRawIds, name_);
-    throw FormatError(
-        name_,
-        fmt::format("{} bytes, but the manifest says {}", opened.size(), entry.bytes_compressed),
-        kDamagedFileRemedy);
+    throw FormatError(name_,
+                      fmt::format("the file has {} bytes, but the manifest states {}",
+                                  opened.size(), entry.bytes_compressed),
+                      kDamagedFileRemedy);
   }
   frames_ = read_seek_table(opened, name_);
   frame_begins_.reserve(frames_.size() + 1);
@@ -191,7 +191,7 @@ ShardReader::ShardReader(const PackedFolder& place, const FileEntry& entry, std:
   frame_begins_.push_back(position);
   if (position - begin != entry.tokens) {
     throw FormatError(name_,
-                      fmt::format("the seek table has {} tokens, but the manifest says {}",
+                      fmt::format("the seek table has {} tokens, but the manifest states {}",
                                   position - begin, entry.tokens),
                       kDamagedFileRemedy);
   }
@@ -205,7 +205,8 @@ const RandomAccessFile& ShardReader::file() {
 
 void ShardReader::check_hash(const std::string& hash) const {
   if (hash == expected_hash_) return;
-  throw FormatError(name_, "hash mismatch, though all frames are good", kDamagedFileRemedy);
+  throw FormatError(name_, "hash mismatch, though the checksums of all frames match",
+                    kDamagedFileRemedy);
 }
 
 std::size_t ShardReader::frame_memory(std::size_t frame) const {

@@ -83,8 +83,8 @@ struct TokenStreamReader::State {
     }
     if (start != kStreamMagic.substr(0, start.size())) {
       throw FormatError(input.name(), "not a token stream (it does not begin with \"QLTOKENS\")",
-                        "make one from text with `qltok encode`, or pack plain ids with `qlbin "
-                        "pack --input u16` (u32, ids)");
+                        "make a token stream from text with `qltok encode`, or pack plain ids "
+                        "with `qlbin pack --input ids` (or u16, u32)");
     }
     if (bytes.size() != kStreamMagic.size() + 8) fail_in_header();
     const auto version = load_little_endian<std::uint32_t>(&bytes[kStreamMagic.size()]);
@@ -103,9 +103,10 @@ struct TokenStreamReader::State {
     header.vocabulary = vocabulary_info_from_json(object.object("vocabulary"));
     const std::int64_t bytes_per_id = object.integer("bytes_per_id");
     if (bytes_per_id != header.vocabulary.bytes_per_id()) {
-      throw FormatError(where,
-                        fmt::format("{} bytes per id, expected {} for {} entries", bytes_per_id,
-                                    header.vocabulary.bytes_per_id(), header.vocabulary.size));
+      throw FormatError(
+          where,
+          fmt::format("{} bytes per id, expected {} for a vocabulary of {} entries", bytes_per_id,
+                      header.vocabulary.bytes_per_id(), header.vocabulary.size));
     }
     header.provenance = object.at("provenance");
   }
@@ -172,7 +173,7 @@ struct TokenStreamReader::State {
   void take_ids(std::string_view bytes, Block& block) {
     decode_ids(bytes.data(), bytes.size(), header.vocabulary.bytes_per_id(), block.ids);
     const std::string problem = outside_id(block.ids, tokens, header.vocabulary.size);
-    if (!problem.empty()) fail(problem, "its producer is at fault");
+    if (!problem.empty()) fail(problem, "the program that wrote the stream is at fault");
     ids_hasher.update(bytes.data(), bytes.size());
   }
 
@@ -185,14 +186,16 @@ struct TokenStreamReader::State {
     const std::string hash = object.text("ids_hash");
     if (object.has("counts")) counts = text_counts_from_json(object.object("counts"));
     if (stated_tokens != tokens || stated_documents != documents) {
-      fail(fmt::format("the end block counts {} tokens in {} documents, but {} in {} were read",
-                       stated_tokens, stated_documents, tokens, documents));
+      fail(fmt::format(
+          "the end block states {} tokens in {} documents, but {} tokens in {} documents were read",
+          stated_tokens, stated_documents, tokens, documents));
     }
     if (hash != ids_hasher.digest()) fail("the hash of all ids does not match");
     char extra = 0;
     if (input.read(&extra, 1) != 0) {
-      throw FormatError(input.name(), "data follows the end block",
-                        "a stream ends there; join data sets with `qlbin merge` or `qlbin cat`");
+      throw FormatError(
+          input.name(), "data follows the end block",
+          "a token stream ends there; join data sets with `qlbin merge` or `qlbin cat`");
     }
     finished = true;
   }
@@ -230,7 +233,8 @@ bool TokenStreamReader::next(Block& block) {
     return true;
   }
   if (state.type != kEndBlock) {
-    state.fail("unknown type of block", "use the same version of the tools at both ends");
+    state.fail("unknown type of block",
+               "use the same version of the tools at both ends of the pipe");
   }
   state.take_end();
   return false;

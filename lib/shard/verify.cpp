@@ -41,7 +41,7 @@ class Verifier {
     check([&] {
       if (result_.problems == 0 && data_hasher_.digest() != manifest->data_hash) {
         throw FormatError(
-            place_.name, "the hash of the data is not the manifest's",
+            place_.name, "the hash of the data differs from that in the manifest",
             "shards were exchanged or the manifest was edited: pack the folder again");
       }
     });
@@ -69,14 +69,14 @@ class Verifier {
     // A flipped bit in the name of the key "checksum" looks like a deleted key, so a missing
     // checksum is a finding.
     if (manifest.checksum.empty()) {
-      throw FormatError(where, "no checksum: it cannot be verified",
-                        "if you edited it, `qlbin merge` packs a copy that can be");
+      throw FormatError(where, "the manifest has no checksum and cannot be verified",
+                        "if you edited it, make a copy with a checksum: `qlbin merge -o COPY DIR`");
     }
     // The checksum covers the values, but not their formatting, so the texts are compared.
     if (text != dump_json(json)) {
-      throw FormatError(where, "the text is not as qlbin wrote it",
-                        "it is damaged or was reformatted; if you edited it, delete the key "
-                        "\"checksum\"");
+      throw FormatError(where, "the manifest is not formatted as qlbin writes it",
+                        "it is damaged or was edited; if you edited it, make a good copy: "
+                        "`qlbin merge -o COPY DIR`");
     }
     return manifest;
   }

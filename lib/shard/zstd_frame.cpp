@@ -83,7 +83,8 @@ std::string FrameDecompressor::decompress(std::string_view frame, std::size_t co
     return fmt::format("not a zstd frame ({})", ZSTD_getErrorName(frame_size));
   }
   if (frame_size != frame.size()) {
-    return fmt::format("{} bytes, but its zstd frame has {}", frame.size(), frame_size);
+    return fmt::format("the frame has {} bytes, but its zstd data has {}", frame.size(),
+                       frame_size);
   }
   const unsigned long long stated = ZSTD_getFrameContentSize(frame.data(), frame.size());
   if (stated != content_size) {
@@ -158,7 +159,7 @@ void FrameStreamReader::fail(const std::string& what) const {
 
 void FrameStreamReader::load_piece() {
   const auto size = std::min(file_.size() - offset_, kPieceBytes);
-  if (size == 0) fail("the zstd frame does not end");
+  if (size == 0) fail("the zstd frame ends too early");
   piece_.resize(static_cast<std::size_t>(size));
   file_.read(offset_, piece_.data(), piece_.size());
   offset_ += size;
@@ -229,7 +230,7 @@ std::vector<SeekEntry> read_seek_table(const RandomAccessFile& file, const std::
   file.read(table_start, bytes.data(), bytes.size());
   if (load_little_endian<std::uint32_t>(&bytes[0]) != kSkippableMagic ||
       load_little_endian<std::uint32_t>(&bytes[4]) != table_bytes - kHeaderBytes) {
-    fail(name, fmt::format("its header is not where {} frames put it", frames));
+    fail(name, fmt::format("its header is missing at byte {} (frames: {})", table_start, frames));
   }
 
   std::vector<SeekEntry> entries(static_cast<std::size_t>(frames));
@@ -250,8 +251,8 @@ std::vector<SeekEntry> read_seek_table(const RandomAccessFile& file, const std::
     frame_bytes += entries[i].frame_bytes;
   }
   if (frame_bytes != table_start) {
-    fail(name,
-         fmt::format("its frames take {} bytes, but {} precede it", frame_bytes, table_start));
+    fail(name, fmt::format("its frames take {} bytes, but {} bytes precede the seek table",
+                           frame_bytes, table_start));
   }
   return entries;
 }

@@ -201,9 +201,9 @@ TEST_CASE("DocumentStartsReader: starts that contradict the manifest are refused
   CHECK(contains(verdict(frame, 19999, tokens), "does not state its content's size"));
   CHECK(contains(verdict(frame + frame, 20000, tokens), "data follows the zstd frame"));
   CHECK(contains(verdict(frame + "x", 20000, tokens), "data follows the zstd frame"));
-  CHECK(contains(verdict(frame.substr(0, frame.size() / 2), 20000, tokens), "does not end"));
-  CHECK(contains(verdict(frame.substr(0, frame.size() - 1), 20000, tokens), "does not end"));
-  CHECK(contains(verdict("", 0, 0), "does not end"));
+  CHECK(contains(verdict(frame.substr(0, frame.size() / 2), 20000, tokens), "ends too early"));
+  CHECK(contains(verdict(frame.substr(0, frame.size() - 1), 20000, tokens), "ends too early"));
+  CHECK(contains(verdict("", 0, 0), "ends too early"));
   CHECK(contains(verdict("no frame at all", 1, 1), "does not state"));
   CHECK(contains(verdict(frame_of({0, 5, 5}), 3, 9), "document 2: start 5 is out of order"));
   CHECK(contains(verdict(frame_of({1, 5}), 2, 9), "document 0: start 1 is out of order"));

@@ -225,7 +225,7 @@ TEST_CASE("merge_folders: damaged or exchanged shards are refused, and no files 
     json["checksum"] = content_hash(json.dump());
     overwrite(scratch / "bad" / "manifest.json", dump_json(json));
     overwrite(file, content);
-    expected = "hash mismatch, though all frames are good";
+    expected = "hash mismatch, though the checksums of all frames match";
   }
   SUBCASE("damaged document starts") {
     flip_bit(scratch / "bad" / "documents.zst", 20 * 8);
@@ -251,8 +251,8 @@ TEST_CASE("merge_folders: impossible counts are named before anything is made") 
           join({good, bad}, scratch / "around" / "out");
         }) ==
         bad +
-            ": text counts overflow 64 bits; its counts cannot be right: delete them from the "
-            "manifest, with the key \"checksum\"");
+            ": the sum of the text counts exceeds 64 bits; its counts cannot be right: delete the "
+            "keys \"counts\" and \"checksum\" from its manifest");
   CHECK(scratch.entries() == 2);
 }
 

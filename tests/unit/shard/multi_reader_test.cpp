@@ -211,7 +211,7 @@ TEST_CASE("MultiReader::unknown_keys: together not more than a manifest may have
   CHECK(contains(complaint([&] {
                    MultiReader({a, b, c}).unknown_keys();
                  }),
-                 "c: more than 1000 different unknown keys"));
+                 "c: the manifests have more than 1000 different unknown keys"));
 }
 
 TEST_CASE("PackWriter: a manifest that nobody could read is not written") {
@@ -249,7 +249,7 @@ TEST_CASE("parse_range: ranges are read strictly") {
     CHECK_THROWS_AS(range(beyond), Error);
   }
   CHECK(complaint([&] { range("-1:5"); }) ==
-        "--range: -1:5 of 10000 tokens ends before it begins: it is 9999:5");
+        "--range: -1:5 of 10000 tokens ends before it begins: it means 9999:5");
 }
 
 TEST_CASE("lineage: history stays readable however often data is packed again") {

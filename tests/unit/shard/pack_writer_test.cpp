@@ -189,8 +189,8 @@ TEST_CASE("PackWriter: sizes that the format cannot hold are refused") {
   CHECK(contains(refusal(100, (32 << 20) + 1, 10), "expected 1 to 33554432"));
   CHECK(contains(refusal(100, (16 << 20) + 1, 70000), "expected 1 to 16777216"));
   CHECK(contains(refusal(0, 10, 10), "at least one token"));
-  CHECK(contains(refusal(kMostFrames + 1, 1, 10), "smaller shards or larger frames"));
-  CHECK(contains(refusal(INT64_MAX, 65536, 10), "smaller shards or larger frames"));
+  CHECK(contains(refusal(kMostFrames + 1, 1, 10), "use smaller shards (--shard-tokens)"));
+  CHECK(contains(refusal(INT64_MAX, 65536, 10), "use smaller shards (--shard-tokens)"));
   CHECK(refusal(kMostFrames, 1, 10).empty());
   CHECK(refusal(100, 32 << 20, 10).empty());
 }

@@ -145,8 +145,8 @@ TEST_CASE("path_inside: symbolic links of the folder's own names are followed") 
       overwrite(stored, changed);
       CHECK_FALSE(verdict(data).empty());
       fs::remove(stored);
-      CHECK(contains(verdict(data), std::string(name) + ": a link to " + target +
-                                        ", where nothing is; fetch the file's content first"));
+      CHECK(contains(verdict(data), std::string(name) + ": this is a symbolic link to " + target +
+                                        ", which does not exist; fetch the file's content first"));
     }
   }
 }
@@ -155,7 +155,7 @@ TEST_CASE("path_inside: links that lead to no file are refused") {
   const std::pair<const char*, const char*> cases[] = {{"shard-00000.zst", "too many"},
                                                        {"/dev/zero", "not a regular file"},
                                                        {".", "not a regular file"},
-                                                       {"/none/at/all", "where nothing is"}};
+                                                       {"/none/at/all", "which does not exist"}};
   for (const auto& [target, message] : cases) {
     CAPTURE(target);
     const ScratchFolder scratch;
@@ -375,11 +375,11 @@ TEST_CASE(
                  "document 200000: start 599997 is out of order"));
   CHECK(contains(verdict_on_starts(good, many - 1, 3 * many), "does not state"));
   CHECK(contains(verdict_on_starts(good.substr(0, good.size() - 1), many, 3 * many),
-                 "the zstd frame does not end"));
+                 "the zstd frame ends too early"));
   CHECK(contains(verdict_on_starts(good + "x", many, 3 * many), "data follows the zstd frame"));
   CHECK(contains(verdict_on_starts(good + good, many, 3 * many), "data follows the zstd frame"));
   CHECK(contains(verdict_on_starts("no frame at all", many, 3 * many), "does not state"));
-  CHECK(contains(verdict_on_starts("", 0, 0), "the zstd frame does not end"));
+  CHECK(contains(verdict_on_starts("", 0, 0), "the zstd frame ends too early"));
   CHECK(verdict_on_starts(frame_of(""), 0, 0).empty());
 }
 
@@ -415,7 +415,7 @@ TEST_CASE("read_seek_table: wrong entries in the seek table are found") {
   CHECK(contains(with({{good.frame_bytes, 0, good.checksum}}), "0 bytes of content"));
   CHECK(contains(with({{good.frame_bytes, 0xFFFFFFFF, 0}}), "4294967295 bytes of content"));
   CHECK(contains(with({{good.frame_bytes, 10, good.checksum ^ 1}}), "frame 0: checksum mismatch"));
-  CHECK(contains(with({good}, 6), "the seek table has 5 tokens, but the manifest says 6"));
+  CHECK(contains(with({good}, 6), "the seek table has 5 tokens, but the manifest states 6"));
 }
 
 TEST_CASE("read_seek_table: a seek table whose size would overflow is refused") {
@@ -458,8 +458,8 @@ TEST_CASE("ShardReader: frames with wrong content are refused") {
                                         seek_checksum(content.data(), content.size())}});
   };
   CHECK(verdict_on_shard(shard(frame, kFiveIds)).empty());
-  CHECK(
-      contains(verdict_on_shard(shard(frame + frame, kFiveIds + kFiveIds), 10), "its zstd frame"));
+  CHECK(contains(verdict_on_shard(shard(frame + frame, kFiveIds + kFiveIds), 10),
+                 "its zstd data has"));
   CHECK(contains(verdict_on_shard(shard("no frame at all", kFiveIds)), "not a zstd frame"));
   const std::string outside("\1\0\2\0\3\0\4\0\12\0", 10);
   CHECK(contains(verdict_on_shard(shard(frame_of(outside), outside)),
@@ -477,10 +477,10 @@ TEST_CASE(
   CHECK(said(good).empty());
   Manifest without_documents = good, without_tokens = good;
   without_documents.documents = without_documents.document_starts.bytes = 0;
-  CHECK(contains(said(without_documents), "0 bytes for 0 documents of 3 tokens"));
+  CHECK(contains(said(without_documents), "documents 0, bytes 0 and tokens 3 do not fit"));
   without_tokens.tokens = 0;
   without_tokens.shards.clear();
-  CHECK(contains(said(without_tokens), "8 bytes for 1 documents of 0 tokens"));
+  CHECK(contains(said(without_tokens), "documents 1, bytes 8 and tokens 0 do not fit"));
 }
 
 }  // namespace ql::shard

@@ -87,7 +87,7 @@ TEST_CASE("TokenStreamReader: wrong data blocks are found") {
 }
 
 TEST_CASE("TokenStreamReader: wrong blocks of other types are found") {
-  CHECK(contains(verdict(Forger().data(1, {0}, {1}).end(2, 1).bytes), "counts 2 tokens"));
+  CHECK(contains(verdict(Forger().data(1, {0}, {1}).end(2, 1).bytes), "states 2 tokens"));
   CHECK(contains(verdict(Forger().data(1, {0}, {1}).end(1, 2).bytes), "in 2 documents"));
   CHECK(contains(verdict(Forger().end(-1, 0).bytes), "tokens"));
   CHECK(contains(verdict(Forger().block("WHAT", "").end(0, 0).bytes), "unknown type"));

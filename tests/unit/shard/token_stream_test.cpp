@@ -145,8 +145,8 @@ TEST_CASE("TokenStreamReader: a stream that is cut anywhere is not accepted as f
   }
   CHECK(complaint([&] { read_stream(scratch, good + "x"); }) ==
         (scratch / "stream").string() +
-            ": data follows the end block; a stream ends there; join data sets with `qlbin merge` "
-            "or `qlbin cat`");
+            ": data follows the end block; a token stream ends there; join data sets with `qlbin "
+            "merge` or `qlbin cat`");
 }
 
 TEST_CASE("TokenStreamReader: no damage to a stream goes unnoticed") {

@@ -163,7 +163,7 @@ TEST_CASE("verify_folder: exchanged shards are found") {
   fs::rename(scratch / "swap", scratch / "data" / "shard-00001.zst");
   const std::vector<std::string> found = problems(scratch / "data");
   REQUIRE(found.size() == 2);
-  CHECK(contains(found[0], "hash mismatch, though all frames are good"));
+  CHECK(contains(found[0], "hash mismatch, though the checksums of all frames match"));
 }
 
 TEST_CASE("ShardReader: a shard that is cut while it is read gives an error") {
@@ -196,7 +196,7 @@ TEST_CASE("verify_folder: shards that a manifest lists in another order are foun
   overwrite(scratch / "data" / "manifest.json", dump_json(manifest_to_json(manifest)));
   const std::vector<std::string> found = problems(scratch / "data");
   REQUIRE(found.size() == 1);
-  CHECK(contains(found[0], "the hash of the data is not the manifest's"));
+  CHECK(contains(found[0], "the hash of the data differs from that in the manifest"));
 }
 
 TEST_CASE("verify_folder: progress goes from shard to shard up to all tokens") {
