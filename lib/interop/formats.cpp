@@ -62,22 +62,22 @@ void warn_of_wider_ids(const std::string& name, int bytes_per_id, const TokenId*
   bool is_zero = true;
   for (std::size_t i = 1; i < count; i += 2) is_zero = is_zero && ids[i] == 0;
   const bool has_8_bytes = bytes_per_id == 4 || is_sparse(ids, count, 4);
-  log_warning(
-      "{}: every second of its first {} u{} ids is {}, as if ids had {} bytes; if they do, {}",
-      name, with_thousands(static_cast<std::int64_t>(count)), 8 * bytes_per_id,
-      is_zero ? "0" : "3 at most, or nearly so", has_8_bytes ? 8 : 4,
-      has_8_bytes ? "pack them as text: od -A n -v -t d8 FILE | tr '\\n' ' ' | qlbin pack "
-                    "--input ids"
-                  : fmt::format("give {}", options.u32));
+  log_warning("{}: {} of the first {} u{} ids is {}, as if each id had {} bytes; if so, {}", name,
+              is_zero ? "every second" : "almost every second",
+              with_thousands(static_cast<std::int64_t>(count)), 8 * bytes_per_id,
+              is_zero ? "0" : "at most 3", has_8_bytes ? 8 : 4,
+              has_8_bytes ? "pack them as text: od -A n -v -t d8 FILE | tr '\\n' ' ' | qlbin pack "
+                            "--input ids"
+                          : fmt::format("give {}", options.u32));
 }
 
 std::string outside_id_advice(std::string_view bytes, int bytes_per_id,
                               std::int64_t vocabulary_size, const WidthOptions& options) {
   if (bytes_per_id == 2 && are_u16(bytes, 1, vocabulary_size)) {
-    return "in big-endian order all are inside: swap the bytes of the file with dd conv=swab";
+    return "in big-endian order all ids are inside: swap the bytes of the file with dd conv=swab";
   }
   if (bytes_per_id == 4 && are_u16(bytes, 0, vocabulary_size)) {
-    return fmt::format("as u16 ids all are inside: give {}", options.u16);
+    return fmt::format("read as u16, all ids are inside: give {}", options.u16);
   }
   return fmt::format(
       "give the vocabulary of these ids, or its size (--vocab-size), or {} with their width",
@@ -169,10 +169,11 @@ constexpr std::uint32_t kMagic32 = 20240801, kVersion32 = 7;
 
 IdRun read_llmc_header(const RandomAccessFile& file, const std::string& name) {
   const auto fail = [&name](const std::string& what) {
-    throw FormatError(name, what, "is it a token file that llm.c's scripts wrote, and complete?");
+    throw FormatError(name, what, "is it a complete token file that llm.c's scripts wrote?");
   };
   if (file.size() < kHeaderBytes) {
-    fail(fmt::format("{} bytes, less than the header of llm.c's token files", file.size()));
+    fail(fmt::format("the file has {} bytes, less than the header of llm.c's token files",
+                     file.size()));
   }
   char bytes[12];
   file.read(0, bytes, sizeof bytes);
@@ -180,15 +181,17 @@ IdRun read_llmc_header(const RandomAccessFile& file, const std::string& name) {
   const auto version = load_little_endian<std::uint32_t>(bytes + 4);
   const std::int64_t tokens = load_little_endian<std::uint32_t>(bytes + 8);
   if (magic != kMagic16 && magic != kMagic32) {
-    fail(fmt::format("it begins with {}, expected {} or {}", magic, kMagic16, kMagic32));
+    fail(fmt::format("the file begins with the number {}, expected {} or {}", magic, kMagic16,
+                     kMagic32));
   }
   const std::uint32_t expected = magic == kMagic16 ? kVersion16 : kVersion32;
   if (version != expected) fail(fmt::format("version {}, expected {}", version, expected));
   const int bytes_per_id = magic == kMagic16 ? 2 : 4;
   const std::int64_t size = kHeaderBytes + tokens * bytes_per_id;
   if (file.size() != size) {
-    fail(fmt::format("{} bytes, expected {} for the {} tokens that its header announces",
-                     file.size(), size, tokens));
+    fail(fmt::format(
+        "the file has {} bytes, expected {} for the {} tokens that its header announces",
+        file.size(), size, tokens));
   }
   return {kHeaderBytes, tokens, {bytes_per_id, false}};
 }
@@ -205,7 +208,7 @@ constexpr std::string_view kMagic{"MMIDIDX\0\0", 9};
 constexpr std::uint64_t kVersion = 1;
 constexpr std::int64_t kIndexHeaderBytes = 34, kLongestSequence = INT32_MAX;
 constexpr std::uint8_t kU16 = 8, kI32 = 4;  // type codes
-constexpr const char* kRemedy = "is it an index that Megatron wrote, and complete?";
+constexpr const char* kRemedy = "is it a complete index that Megatron wrote?";
 
 void MegatronIndex::fail(const std::string& what) const { throw FormatError(name_, what, kRemedy); }
 
@@ -214,12 +217,12 @@ MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t dat
   const std::string head = file_.head();
   if (head.substr(0, kMagic.size()) != kMagic) check_kind(head, Content::kRawIds, name_);
   if (file_.size() < kIndexHeaderBytes) {
-    fail(fmt::format("{} bytes, less than the header of an index", file_.size()));
+    fail(fmt::format("the file has {} bytes, less than the header of an index", file_.size()));
   }
   char header[kIndexHeaderBytes];
   file_.read(0, header, sizeof header);
   if (std::string_view(header, kMagic.size()) != kMagic) {
-    fail("no index of Megatron's: it does not begin with \"MMIDIDX\"");
+    fail("not a Megatron index: it does not begin with \"MMIDIDX\"");
   }
   const auto version = load_little_endian<std::uint64_t>(header + 9);
   if (version != kVersion) fail(fmt::format("version {}, expected {}", version, kVersion));
@@ -230,7 +233,7 @@ MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t dat
   const auto code = static_cast<unsigned char>(header[17]);
   const auto type = kTypes.find(code);
   if (type == kTypes.end()) {
-    fail(fmt::format("type {} of its ids, expected 1, 3, 4, 5 or 8", code));
+    fail(fmt::format("the type code of the ids is {}, expected 1, 3, 4, 5 or 8", code));
   }
   type_ = type->second;
   const auto sequences = load_little_endian<std::uint64_t>(header + 18);
@@ -239,8 +242,9 @@ MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t dat
   const auto size = static_cast<std::uint64_t>(file_.size());
   if (sequences > size / 12 || boundaries > size / 8 ||
       size != kIndexHeaderBytes + 12 * sequences + 8 * boundaries) {
-    fail(fmt::format("{} bytes, but its header announces {} sequences and {} document boundaries",
-                     size, sequences, boundaries));
+    fail(fmt::format(
+        "the file has {} bytes, but its header announces {} sequences and {} document boundaries",
+        size, sequences, boundaries));
   }
   if (boundaries == 0) fail("no document boundaries, expected at least one");
   sequences_ = static_cast<std::int64_t>(sequences);
@@ -257,13 +261,13 @@ std::int64_t MegatronIndex::next_sequence() {
   const std::uint64_t place = places_.next();
   if (place != static_cast<std::uint64_t>(position_)) {
     fail(
-        fmt::format("sequence {} begins at byte {} of the tokens, expected {}, where the one "
-                    "before ends",
+        fmt::format("sequence {} begins at byte {} of the tokens, expected byte {}, where the "
+                    "previous sequence ends",
                     sequence_, place, position_));
   }
   if (length > kLongestSequence || length > (data_bytes_ - position_) / type_.bytes) {
-    fail(fmt::format("sequence {} of {} tokens, more than there are after byte {} of {}", sequence_,
-                     length, position_, data_bytes_));
+    fail(fmt::format("sequence {} has {} tokens, more than the .bin has from byte {} of {} on",
+                     sequence_, length, position_, data_bytes_));
   }
   position_ += static_cast<std::int64_t>(length) * type_.bytes;
   ++sequence_;
@@ -279,10 +283,11 @@ bool MegatronIndex::next_document(std::int64_t& tokens) {
   }
   if (boundary_ == boundaries_) {
     if (sequence_ != sequences_) {
-      fail(fmt::format("documents end at sequence {} of {}", sequence_, sequences_));
+      fail(fmt::format("the last document ends at sequence {} of {}", sequence_, sequences_));
     }
     if (position_ != data_bytes_) {
-      fail(fmt::format("sequences of {} bytes, but the .bin has {} bytes", position_, data_bytes_));
+      fail(fmt::format("the sequences take {} bytes, but the .bin has {} bytes", position_,
+                       data_bytes_));
     }
     return false;
   }

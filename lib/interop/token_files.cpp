@@ -38,7 +38,7 @@ struct MegatronFiles {
     index = stem.string() + ".idx";
     std::error_code unknown;
     if (std::filesystem::is_directory(name, unknown) && !std::filesystem::exists(data, unknown)) {
-      throw Error(name, "a folder", "name the .bin files in it");
+      throw Error(name, "this is a folder", "name the .bin files in it");
     }
   }
   std::string data, index;
@@ -58,7 +58,7 @@ IdRun find_ids(const RandomAccessFile& file, const std::string& name, Format for
   if (file.size() % width != 0) {
     throw FormatError(
         name, fmt::format("{} bytes are not a whole number of u{} ids", file.size(), 8 * width),
-        "it is cut off, or its ids have another width");
+        "the file is cut off, or its ids have another width");
   }
   return {0, file.size() / width, {width, false}};
 }
@@ -71,9 +71,9 @@ void check_llmc_width(const IdRun& run, const std::string& name,
   if (run.type.bytes >= vocabulary.bytes_per_id()) return;
   throw FormatError(
       name,
-      fmt::format("u16 ids by its header, which cannot name the {} entries of the vocabulary",
+      fmt::format("the header states u16 ids, which cannot name all {} entries of the vocabulary",
                   vocabulary.size),
-      "give the vocabulary that they were made with (GPT-2's has 50257 entries)");
+      "give the vocabulary that the ids were made with (GPT-2's has 50257 entries)");
 }
 
 }  // namespace
@@ -97,8 +97,8 @@ std::int64_t count_tokens(const std::vector<std::string>& files, const ImportRul
       // This is only a warning, because the vocabulary may have grown since then. Megatron itself
       // uses wider ids if the vocabulary exceeds u16.
       log_warning(
-          "{}: ids of {} bits cannot name all {} entries of the vocabulary; were they made with "
-          "it?",
+          "{}: ids of {} bits cannot name all {} entries of the vocabulary; were the ids made "
+          "with this vocabulary?",
           pair.index, 8 * index.type().bytes, rules.vocabulary.size);
     }
     for (std::int64_t more = 0; index.next_document(more);) tokens += more;
@@ -204,7 +204,7 @@ void export_tokens(shard::MultiReader& data, const fs::path& folder, const Expor
   const shard::TokenReader& first = data.folders().front();
   if (first.vocabulary().size > largest_vocabulary(options.format)) {
     throw Error(first.name(),
-                fmt::format("the ids of a vocabulary with {} entries do not fit, at most {} do",
+                fmt::format("the vocabulary has {} entries, but this format has ids for at most {}",
                             first.vocabulary().size, largest_vocabulary(options.format)),
                 "choose another format, such as u32");
   }
@@ -342,7 +342,7 @@ void read_raw_ids(InputFile& file, int bytes_per_id, const shard::VocabularyInfo
       throw FormatError(input.name(),
                         fmt::format("the input ends within an id of {} bytes, after {} tokens",
                                     bytes_per_id, tokens + static_cast<std::int64_t>(ids.size())),
-                        "it is cut off, or its ids have another width");
+                        "the input is cut off, or its ids have another width");
     }
     shard::decode_ids(buffer.data(), got, bytes_per_id, ids);
     const std::string problem = shard::outside_id(ids, tokens, vocabulary.size);

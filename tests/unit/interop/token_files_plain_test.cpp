@@ -128,18 +128,16 @@ TEST_CASE("read_raw_ids: warns when ids look like wider ones") {
     std::string said;  // "": no warning
   };
   const Case cases[] = {
-      {2,
-       {5, 0, 7, 0},
-       "first 4 u16 ids is 0, as if ids had 4 bytes; if they do, give --input u32"},
-      {2, {0, 0, 7, 0, 0, 0}, "as if ids had 4 bytes"},
-      {2, {5, 0, 0, 0, 7, 0, 0, 0}, "as if ids had 8 bytes; if they do, pack them as text"},
-      {4, {5, 0, 7, 0, 9}, "first 5 u32 ids is 0, as if ids had 8 bytes"},
+      {2, {5, 0, 7, 0}, "first 4 u16 ids is 0, as if each id had 4 bytes; if so, give --input u32"},
+      {2, {0, 0, 7, 0, 0, 0}, "as if each id had 4 bytes"},
+      {2, {5, 0, 0, 0, 7, 0, 0, 0}, "as if each id had 8 bytes; if so, pack them as text"},
+      {4, {5, 0, 7, 0, 9}, "first 5 u32 ids is 0, as if each id had 8 bytes"},
       {2, {5, 0, 7, 1}, ""},
       {2, {5, 0}, ""},           // too few ids
       {2, {0, 0, 0, 0, 0}, ""},  // one token, many times
       {2, {0, 5, 0, 7}, ""},
       {4, {5, 1, 7, 0}, ""},
-      {2, with_uppers(300, {0, 1}), "u16 ids is 3 at most, or nearly so, as if ids had 4 bytes"},
+      {2, with_uppers(300, {0, 1}), "u16 ids is at most 3, as if each id had 4 bytes"},
       {2, with_uppers(300, {0, 1, 0, 0, 1, 0, 2, 0, 0, 900}), ""},
   };
   for (const Case& row : cases) {

@@ -184,7 +184,7 @@ TEST_CASE("import_tokens: u16 ids and a vocabulary that exceeds them") {
   CHECK(contains(verdict(Format::kNanogpt, 65537),
                  "--format nanogpt: u16 ids cannot name the 65537 entries of the vocabulary"));
   CHECK(verdict(Format::kLlmc, 65536).empty());
-  CHECK(contains(verdict(Format::kLlmc, 65537), "file.bin: u16 ids by its header"));
+  CHECK(contains(verdict(Format::kLlmc, 65537), "file.bin: the header states u16 ids"));
   CHECK(import_bytes(llmc_file(ids, true), rules_of(Format::kLlmc, 65537)) == Documents{{1, 2, 3}});
   // The vocabulary may have grown since Megatron's index was written.
   std::string warned;
@@ -251,7 +251,8 @@ TEST_CASE("import_tokens: llm.c: headers that do not agree with the file are ref
   CHECK(contains(verdict(""), "0 bytes, less than the header"));
   CHECK(contains(verdict(good.substr(0, 1023)), "less than the header"));
   CHECK(contains(verdict(good + "xx"), "1032 bytes, expected 1030 for the 3 tokens"));
-  CHECK(contains(with(0, 20240521), "it begins with 20240521, expected 20240520 or 20240801"));
+  CHECK(contains(with(0, 20240521),
+                 "begins with the number 20240521, expected 20240520 or 20240801"));
   CHECK(contains(with(0, 20240801), "version 1, expected 7"));
   CHECK(contains(with(4, 2), "version 2, expected 1"));
   CHECK(contains(with(8, 4), "expected 1032 for the 4 tokens"));
@@ -279,16 +280,16 @@ TEST_CASE("import_tokens: Megatron: an index that contradicts itself or the toke
   };
   CHECK(verdict(good).empty());
   CHECK(contains(after([](Index& index) { index.version = 2; }), "version 2, expected 1"));
-  CHECK(contains(after([](Index& index) { index.type = 6; }), "type 6 of its ids"));
-  CHECK(contains(after([](Index& index) { index.type = 0; }), "type 0 of its ids"));
-  CHECK(contains(after([](Index& index) { index.lengths[1] = 4; }), "sequence 1 of 4 tokens"));
+  CHECK(contains(after([](Index& index) { index.type = 6; }), "type code of the ids is 6"));
+  CHECK(contains(after([](Index& index) { index.type = 0; }), "type code of the ids is 0"));
+  CHECK(contains(after([](Index& index) { index.lengths[1] = 4; }), "sequence 1 has 4 tokens"));
   CHECK(contains(after([](Index& index) { index.lengths[1] = 2; }),
-                 "sequences of 8 bytes, but the .bin has 10 bytes"));
-  CHECK(contains(after([](Index& index) { index.lengths[0] = -1; }), "sequence 0 of 4294967295"));
+                 "the sequences take 8 bytes, but the .bin has 10 bytes"));
+  CHECK(contains(after([](Index& index) { index.lengths[0] = -1; }), "sequence 0 has 4294967295"));
   CHECK(contains(after([](Index& index) { index.places[1] = 6; }), "begins at byte 6"));
   CHECK(contains(after([](Index& index) { index.places[0] = -2; }), "sequence 0 begins at byte"));
   CHECK(contains(after([](Index& index) { index.documents = {0, 2, 1}; }), "ends at sequence 1"));
-  CHECK(contains(after([](Index& index) { index.documents = {0, 1}; }), "end at sequence 1 of 2"));
+  CHECK(contains(after([](Index& index) { index.documents = {0, 1}; }), "ends at sequence 1 of 2"));
   CHECK(contains(after([](Index& index) { index.documents = {1, 2}; }), "begin at sequence 1"));
   CHECK(contains(after([](Index& index) { index.documents = {0, 3}; }), "ends at sequence 3"));
   CHECK(contains(after([](Index& index) { index.documents = {}; }), "no document boundaries"));
@@ -437,10 +438,10 @@ TEST_CASE("export_tokens: replaces nothing, and refuses ids that do not fit") {
   const ScratchFolder scratch;
   pack(scratch / "data", {{1}}, header_of(65537));
   CHECK(contains(exported(scratch / "data", scratch / "n", Format::kNanogpt),
-                 "a vocabulary with 65537 entries do not fit, at most 65536 do"));
+                 "the vocabulary has 65537 entries, but this format has ids for at most 65536"));
   pack(scratch / "huge", {{1}}, header_of((std::int64_t{1} << 31) + 1));
   CHECK(contains(exported(scratch / "huge", scratch / "n", Format::kMegatron),
-                 "at most 2147483648 do"));
+                 "ids for at most 2147483648"));
   CHECK(contains(exported(scratch / "data", scratch / "data", Format::kLlmc),
                  "exists and is not empty"));
   overwrite(scratch / "file", "");
