@@ -26,10 +26,10 @@ void refuse_non_finite(const Json& json) {
 const char* type_name(const Json& json) {
   if (json.is_number_float()) return "a fraction";
   if (json.is_number()) return "a whole number";
-  if (json.is_string()) return "a text";
+  if (json.is_string()) return "a string";
   if (json.is_boolean()) return "true or false";
   if (json.is_object()) return "an object";
-  if (json.is_array()) return "a list";
+  if (json.is_array()) return "an array";
   return "null";
 }
 
@@ -121,7 +121,7 @@ const Json& JsonObject::typed(const std::string& key, const char* expected,
 }
 
 std::string JsonObject::text(const std::string& key) const {
-  return typed(key, "a text", &Json::is_string).get<std::string>();
+  return typed(key, "a string", &Json::is_string).get<std::string>();
 }
 
 bool JsonObject::boolean(const std::string& key) const {
@@ -151,7 +151,7 @@ double JsonObject::real(const std::string& key) const {
 
 std::vector<std::int64_t> JsonObject::integers(const std::string& key) const {
   std::vector<std::int64_t> values;
-  for (const Json& item : typed(key, "a list of whole numbers", &Json::is_array)) {
+  for (const Json& item : typed(key, "an array of whole numbers", &Json::is_array)) {
     values.push_back(
         whole_number(item, [&] { return fmt::format("{}: {}[{}]", where_, key, values.size()); }));
   }
@@ -160,7 +160,7 @@ std::vector<std::int64_t> JsonObject::integers(const std::string& key) const {
 
 std::vector<bool> JsonObject::booleans(const std::string& key) const {
   std::vector<bool> values;
-  for (const Json& item : typed(key, "a list of true and false", &Json::is_array)) {
+  for (const Json& item : typed(key, "an array of booleans", &Json::is_array)) {
     if (!item.is_boolean()) {
       wrong_type(fmt::format("{}: {}[{}]", where_, key, values.size()), "true or false", item);
     }
@@ -171,11 +171,11 @@ std::vector<bool> JsonObject::booleans(const std::string& key) const {
 
 std::vector<std::string> JsonObject::texts(const std::string& key) const {
   std::vector<std::string> values;
-  const Json& list = typed(key, "a list of texts", &Json::is_array);
+  const Json& list = typed(key, "an array of strings", &Json::is_array);
   values.reserve(list.size());
   for (const Json& item : list) {
     if (!item.is_string()) {
-      wrong_type(fmt::format("{}: {}[{}]", where_, key, values.size()), "a text", item);
+      wrong_type(fmt::format("{}: {}[{}]", where_, key, values.size()), "a string", item);
     }
     values.push_back(item.get<std::string>());
   }

@@ -114,7 +114,7 @@ static TokenTexts read_tokens(const std::string& vocabulary_text, const TextOf& 
   for (const Json& token : tokens) {
     if (!token.is_string()) {
       throw FormatError(fmt::format("{}: tokens[{}]", where, texts.size()),
-                        fmt::format("expected a text, found {}", token.type_name()),
+                        fmt::format("expected a string, found {}", token.type_name()),
                         "make the data again from a vocabulary of qltok vocab");
     }
     texts.push_back(text_of(token.get<std::string>(), type));

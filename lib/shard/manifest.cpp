@@ -150,7 +150,7 @@ static Json entry_to_json(const FileEntry& entry, bool is_shard) {
 
 static void read_shards(const JsonObject& object, Manifest& manifest) {
   const Json& list = object.at("shards");
-  if (!list.is_array()) throw FormatError(object.where() + ": shards", "expected a list");
+  if (!list.is_array()) throw FormatError(object.where() + ": shards", "expected an array");
   std::set<std::string> files;
   std::int64_t tokens = 0, bytes_compressed = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {

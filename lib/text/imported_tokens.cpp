@@ -322,7 +322,7 @@ void refuse_affixes(const JsonObject& model) {
 }
 
 std::string string_of(const Json& value, const std::string& where) {
-  if (!value.is_string()) throw FormatError(where, "expected a text, found " + value.dump());
+  if (!value.is_string()) throw FormatError(where, "expected a string, found " + value.dump());
   return value.get<std::string>();
 }
 

@@ -32,7 +32,7 @@ static void check_token(TokenType type, std::string_view token, const std::strin
     expect(parse_byte_token(token).has_value(), "a byte such as <0x0A>");
   }
   if (type == TokenType::kPiece) {
-    expect(!token.empty() && unescaped(token), "a text with escapes such as \\n or \\xC3");
+    expect(!token.empty() && unescaped(token), "a string with escapes such as \\n or \\xC3");
   }
 }
 

@@ -128,7 +128,7 @@ void read_metadata(const Json& json, const std::string& where, TensorFile& file)
   for (const auto& pair : json.items()) {
     // texts.text() would search through all keys.
     if (!pair.value().is_string()) {
-      throw FormatError(fmt::format("{}: {}", where, pair.key()), "expected a text");
+      throw FormatError(fmt::format("{}: {}", where, pair.key()), "expected a string");
     }
     file.metadata[pair.key()] = pair.value().get<std::string>();
   }

@@ -126,7 +126,7 @@ TEST_CASE("read_model_file: other formats, versions and folders are refused") {
       "file");
   CHECK(said(R"({"format": "ql-model", "version": 1})") ==
         "model.json: the key 'network' is missing");
-  CHECK(said("[]") == "model.json: expected an object, found a list");
+  CHECK(said("[]") == "model.json: expected an object, found an array");
   std::filesystem::remove(scratch.folder() / "model.json");
   CHECK_THROWS_WITH_AS(read_model_file(scratch.folder()), doctest::Contains("give RUN/best"),
                        Error);
@@ -168,9 +168,9 @@ TEST_CASE("read_preset: --set with a wrong key or value") {
   CHECK(message_of_preset(kPreset, {"=3"}) ==
         "--set =3: expected KEY=VALUE; for example --set dropout=0.2");
   CHECK(message_of_preset(kPreset, {"dropout=high"}) ==
-        "small.json with --set: network: dropout: expected a number, found a text");
+        "small.json with --set: network: dropout: expected a number, found a string");
   CHECK(message_of_preset(kPreset, {"dropout="}) ==
-        "small.json with --set: network: dropout: expected a number, found a text");
+        "small.json with --set: network: dropout: expected a number, found a string");
   CHECK(message_of_preset(kPreset, {"segment=5"}).find("nearest valid: segment 4 or 6") !=
         std::string::npos);
   CHECK_THROWS_AS(read_with({"droput=0.2"}), UsageError);
@@ -182,7 +182,7 @@ TEST_CASE("read_preset: damaged presets are refused") {
   CHECK(message_of_preset(R"({"format": "ql-preset", "version": 1})") ==
         "small.json: the key 'network' is missing");
   CHECK(message_of_preset(R"({"format": "ql-preset", "version": 1, "network": []})") ==
-        "small.json: network: expected an object, found a list");
+        "small.json: network: expected an object, found an array");
   CHECK(message_of_preset(R"({"format": "ql-preset", "version": 1, "network": {},
                               "training": 3})") ==
         "small.json: training: expected an object, found a whole number");

@@ -329,10 +329,10 @@ TEST_CASE("parse_vocabulary: a changed vocabulary file is refused, with the plac
                  "tokens[3]: 'a' is already at tokens["));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "x y"; }), "tokens[3]: expected a word"));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = ""; }), "tokens[3]: expected a word"));
-  CHECK(contains(error_for([](Json& j) { j["tokens"][3] = 7; }), "tokens[3]: expected a text"));
+  CHECK(contains(error_for([](Json& j) { j["tokens"][3] = 7; }), "tokens[3]: expected a string"));
   CHECK(contains(error_for([](Json& j) { j["tokens"][3] = "c"; }), "the hash is"));
   CHECK(
-      contains(error_for([](Json& j) { j["tokens"] = "a"; }), "tokens: expected a list of texts"));
+      contains(error_for([](Json& j) { j["tokens"] = "a"; }), "tokens: expected an array of strings"));
   CHECK(contains(error_for([](Json& j) { j["tokens"] = Json::array(); }), "no tokens"));
   CHECK(contains(error_for([](Json& j) { j["counts"].push_back(1); }), "expected 4 counts"));
   CHECK(contains(error_for([](Json& j) { j["counts"][2] = -1; }), "counts[2]"));
