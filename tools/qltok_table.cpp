@@ -44,8 +44,9 @@ static Command vocab_command() {
                    "The token of the imported file that serves as <unk>. Default: the token that "
                    "the file declares, or else one named <unk>, <UNK> or [UNK]."),
        make_integer("id-offset",
-                    "The id of the first token of an imported list without ids. Placeholders take "
-                    "the ids before it. Default: 4 for a dict.txt of fairseq, otherwise 0.",
+                    "The id of the first token of an imported list without ids. Default: 4 for a "
+                    "dict.txt of fairseq, in which <s>, <pad>, </s> and <unk> have the ids 0 to 3; "
+                    "otherwise 0. With any other value, placeholders have the ids before it.",
                     "", 0, 1 << 16),
        required(
            with_letter('o', make_option("output", OptionType::kFile, "VOCAB",
