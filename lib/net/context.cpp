@@ -10,15 +10,15 @@ namespace ql::net {
 namespace {
 
 // Holds the states of a stage in the current segment. Each state is represented by the oldest token
-// that it depends on, relative to the segment's first token. States of the memory follow from the
-// segment's states, because every step does the same, one segment of tokens later.
+// that it depends on, relative to the segment's first token. The memory needs no entries of its
+// own, because every step computes the same states, one segment of tokens later.
 //
 // A later state can reach further back than an earlier one only after a layer with a limited
 // window, and only with dilated attention, a compressed memory, or averaging without recurrence
-// (stays_ordered()). Otherwise the first state of a run depends on the oldest token of the run.
+// (stays_ordered()). Otherwise no state of a run reaches further back than the first one.
 struct States {
   std::vector<std::int64_t> oldest;  // a single entry when all are equal
-  bool ordered = true;               // a later state never reaches further back
+  bool ordered = true;               // no state reaches further back than an earlier one
 };
 
 // Returns the oldest token that any state of a run depends on. `states` are the states of the run's
@@ -39,8 +39,8 @@ bool stays_ordered(const Geometry& geometry, std::size_t stage, bool ordered) {
   const Stage& before = geometry.stages[stage - 1];
   switch (geometry.stages[stage].source) {
     case Stage::Source::kLayer:
-      // Without a span every query sees all keys. With a compressed memory the first query of a
-      // segment reaches further back than the last query of the previous segment.
+      // Without a span every query sees all keys before it. With a compressed memory the first
+      // query of a segment reaches further back than the last query of the previous segment.
       return before.span == 0 ||
              (ordered && geometry.dilations.back() == 1 && before.compressed_memory == 0);
     case Stage::Source::kAveraged:

@@ -1,5 +1,4 @@
-// Finds the tokens that output states depend on, and computes context lengths from these tokens
-// (paper, appendix B).
+// Finds the tokens that output states depend on, and computes context lengths (paper, appendix B).
 #pragma once
 
 #include <cstdint>
@@ -13,15 +12,15 @@ namespace ql::net {
 
 // Returns, for each of the n_s positions of a segment, the position of the oldest token that the
 // output state there depends on. Positions count from the segment's first token: the result for
-// position p is at most p, and negative for earlier tokens. The result holds for every step whose
-// memories are filled with states of tokens; the zeros in memories at the start of a stream are not
-// tokens.
+// position p is at most p, and negative for tokens before the segment. The result holds for every
+// step whose memories are filled with states of tokens; the zeros in memories at the start of a
+// stream are not tokens.
 //
-// With Geometry::keeps_most_used the result is the oldest token that an output state can be
-// computed from, whichever states are kept. The choice of kept states depends on all earlier
+// With Geometry::keeps_most_used() the result is the oldest token that an output state can depend
+// on, over all possible choices of kept states. The choice of kept states depends on all earlier
 // tokens; this dependency is not counted.
 //
-// Time and memory are proportional to layers and window, and do not depend on the context length.
+// Time and memory grow with the number of layers and the window, but not with the context length.
 std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry);
 
 // The cone of an output state has all states, in every stage down to the tokens, on which the
@@ -38,8 +37,8 @@ using Cone = std::vector<std::vector<std::vector<bool>>>;
 // full. Time grows with layers, window and context length.
 Cone cone_of(const Geometry& geometry, std::int64_t position);
 
-// The context length is the number of past tokens that an output state depends on (paper, appendix
-// B).
+// The context length is the distance in tokens from an output state back to the oldest token that
+// it depends on (paper, appendix B).
 struct ContextLength {
   std::int64_t minimum = 0;
   std::int64_t maximum = 0;
@@ -47,18 +46,18 @@ struct ContextLength {
   double mean() const { return static_cast<double>(minimum + maximum) / 2; }
 };
 
-// paper_context() returns the paper's estimate (figure 4, corrected as share/doc/design.md states),
-// with maximum = minimum + n_s. Each layer of a Compressive Transformer adds n_m and the number of
-// states from which the compressed memory is made. paper_context() throws the ConfigErrors of
-// make_geometry(). It also throws ConfigError if has_paper_context() is false: then queries do not
-// see the complete window.
+// has_paper_context() returns true if queries see the complete window, as the paper's estimate
+// assumes. paper_context() returns this estimate (figure 4, corrected as share/doc/design.md
+// states), with maximum = minimum + n_s. Each layer of a Compressive Transformer adds n_m and the
+// number of states from which the compressed memory is made. Throws the ConfigErrors of
+// make_geometry(), and ConfigError if has_paper_context() is false.
 bool has_paper_context(const Network& network);
 ContextLength paper_context(const Network& network, const Lengths& lengths);
 
 // Returns the exact context length at every position of a segment, by oldest_dependencies().
-// Context lengths count past tokens only: a state that depends on tokens t-k .. t has context
-// length k. At a stream's start, while memories fill, context lengths are shorter; the result
-// ignores these steps.
+// The token at the position itself is not counted: a state that depends on tokens t-k .. t has
+// context length k. At a stream's start, while memories fill, context lengths are shorter; the
+// result ignores these steps.
 std::vector<std::int64_t> exact_lengths(const Geometry& geometry);
 ContextLength exact_context(const Network& network, const Lengths& lengths);
 

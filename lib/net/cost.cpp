@@ -1,4 +1,4 @@
-// Implements the counts of products, parameters and memory, and the search for cutoffs.
+// Implements the counts of operations, parameters and memory, and the search for cutoffs.
 
 #include "net/cost.h"
 
@@ -29,8 +29,8 @@ std::vector<Cluster> clusters(const Network& network) {
 namespace {
 
 constexpr std::size_t kMostCutoffs = 3;
-// Each candidate is a tenth larger than the previous one. This is fine enough, because the number
-// of multiplications changes little near the best cutoffs.
+// Each candidate is larger than the previous one by a tenth, but at least by 1. This is fine
+// enough, because the number of multiplications changes little near the best cutoffs.
 constexpr double kGrowth = 1.1;
 constexpr double kGoodEnough = 1.1;
 
@@ -45,8 +45,8 @@ Sums sums_of(const std::vector<std::int64_t>& counts) {
   return sums;
 }
 
-// Returns the multiplications of the softmax over a cluster and of its projection, per embedding
-// element. The head (first cluster) also has one column for each other cluster.
+// Returns the multiplications of a cluster's softmax and projection, divided by the width of its
+// embeddings. The head (first cluster) also has one column for each other cluster.
 double columns_of(const Network& network, const Cluster& cluster) {
   return static_cast<double>(cluster.size()) +
          (cluster.begin == 0 ? static_cast<double>(network.cutoffs.size()) : 0) +
@@ -81,7 +81,8 @@ struct Best {
   double products = std::numeric_limits<double>::infinity();
 };
 
-// Tries all choices of `more` further candidates from index `first` on, and keeps the best choice.
+// Tries all choices of `more` further candidates from index `first` on, and keeps the cheapest one
+// in `best`.
 void search(Network& network, const Sums& sums, const std::vector<std::int64_t>& values,
             std::size_t first, std::size_t more, Best& best) {
   if (more == 0) {
@@ -144,7 +145,7 @@ static double seen_keys(const Network& network, const Stage& input) {
   dilations.resize(std::max<std::size_t>(1, dilations.size()), 1);
   double keys = 0;
   for (const std::int64_t dilation : dilations) {
-    // Query i reaches (memory + i) / dilation + 1 keys; queries from number `full` on see exactly
+    // Query i reaches (memory + i) / dilation + 1 keys; queries from index `full` on see exactly
     // `span` keys.
     const std::int64_t full =
         std::clamp<std::int64_t>((input.span - 1) * dilation - memory, 0, input.segment);
@@ -155,8 +156,8 @@ static double seen_keys(const Network& network, const Stage& input) {
   return keys / static_cast<double>(dilations.size());
 }
 
-// Counts content scores, position scores and weighted values. Training keeps the scores of all
-// pairs, with each row rounded up to a multiple of 64 bytes.
+// Counts content scores, position scores if the encoding has vectors, and weighted values. Training
+// keeps the scores of all pairs; the row of each query is padded to a multiple of 64 bytes.
 static AttentionCost softmax_cost(const Network& network, const Stage& input) {
   const double factors = row_of(network.encoding).has(EncodingRow::kVectors) ? 3 : 2;
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
@@ -167,12 +168,12 @@ static AttentionCost softmax_cost(const Network& network, const Stage& input) {
           queries * static_cast<double>(input.window())};
 }
 
-// Every state of the window adds the product of its key and its value to a matrix that every query
-// reads. So scores exist only within blocks, for any length of the window. Training keeps keys
-// before and after the feature map and reordered for the matrix products; reordered values; queries
-// before and after the feature map and reordered for each of three matrix products; the quotient;
-// and the sums before each block. Evaluation holds two more copies of the keys, for the features,
-// and one more copy of the values.
+// The products of the keys and values before a block are summed in one matrix, which the queries of
+// the block read. So scores exist only within blocks, for any length of the window. Training keeps
+// keys before and after the feature map and reordered for the matrix products; reordered values;
+// queries before and after the feature map and reordered for each of three matrix products; the
+// quotient; and the sums before each block. Evaluation holds the scores, two more copies of the
+// keys, for the features, and one more copy of the values.
 static AttentionCost linear_cost(const Network& network, const Stage& input) {
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
   const std::int64_t window = input.window(), segment = input.segment_keys();
@@ -206,7 +207,7 @@ static std::int64_t parameters_of_encoding(const Network& network) {
 static std::int64_t parameters_of_layer(const Network& network) {
   const std::int64_t d_heads = network.n_head * network.d_head;
   const std::int64_t attention =
-      4 * d_heads * network.d_model + parameters_of_encoding(network);  // queries, keys, values, o
+      4 * d_heads * network.d_model + parameters_of_encoding(network);  // 4 maps: q, k, v, output
   const std::int64_t feed_forward =
       2 * network.d_inner * network.d_model + network.d_inner + network.d_model;
   const std::int64_t layer_norms = std::int64_t{4} * network.d_model;  // two norms, weight and bias
@@ -217,8 +218,8 @@ static std::int64_t parameters_of_layer(const Network& network) {
   return attention + feed_forward + layer_norms + convolutions * convolution;
 }
 
-// Counts the layers of all scales and the output block, and the maps between states of different
-// widths.
+// Counts the parameters of all layers, of maps between scales of different widths, and of maps into
+// the join.
 static std::int64_t parameters_of_scales(const Network& network) {
   std::int64_t count = network.output_layers * parameters_of_layer(network);
   for (std::size_t scale = 0; scale < network.scales.size(); ++scale) {
@@ -232,7 +233,7 @@ static std::int64_t parameters_of_scales(const Network& network) {
   return count;
 }
 
-// Counts embeddings, biases and projections of all clusters.
+// Counts the parameters of embeddings, projections, biases and the head's columns.
 static std::int64_t parameters_of_vocabulary(const Network& network) {
   std::int64_t count = 0;
   std::int64_t projections = 0;  // of embedding and softmax; shared ones count once
@@ -262,8 +263,8 @@ static double products_of_head(const Network& network) {
   return static_cast<double>(head.width) * columns_of(network, head);
 }
 
-// Counts the multiplications of maps to another width: of pooled states, and of states before
-// scales are joined.
+// Counts the multiplications of two maps: of states from the previous scale to another width, and
+// of a scale's outputs before scales are joined.
 static double products_of_widths(const Network& network, const Stage& stage) {
   if (stage.scale >= network.scales.size()) return 0;
   const auto width = static_cast<double>(stage.width);
@@ -288,8 +289,8 @@ Cost cost(const Network& network, const Lengths& lengths) {
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
   Cost cost;
   cost.parameters = count_parameters(network);
-  // `products` are the multiplications of the forward pass of a step in all layers. `more` are the
-  // multiplications of a training step beyond three times `products`.
+  // `products` are the multiplications of the forward pass of a step, without the softmax. `more`
+  // are the multiplications of a training step beyond three times `products`.
   double products = 0, more = 0;
   for (const Stage& stage : geometry.stages) {
     const Network of_stage = network.of_scale(stage.scale);
@@ -300,8 +301,8 @@ Cost cost(const Network& network, const Lengths& lengths) {
     const auto segment = static_cast<double>(stage.segment);
     products += products_of_widths(network, stage);
     if (!stage.feeds_layer()) continue;
-    // The convolution makes one state of `rate` states, and each result takes `rate` products with
-    // a [d_model, d_model] matrix.
+    // The convolution makes one state from `rate` states, and each result takes `rate` products
+    // with a [d_model, d_model] matrix.
     const double convolution = network.learns_compression() ? segment * d_model * d_model : 0;
     const double feed_forward = 2 * segment * d_model * static_cast<double>(of_stage.d_inner);
     const double queries_and_output = 2 * segment * d_model * d_heads;
@@ -310,8 +311,8 @@ Cost cost(const Network& network, const Lengths& lengths) {
     products += queries_and_output + keys_and_values + attention_cost(network, stage).products +
                 feed_forward + convolution;
     // Keys and values of the memory are recomputed, and the gradients of their weights take as many
-    // multiplications. The inputs of a convolution are memories, which have no gradients, so one of
-    // three times `convolution` is subtracted.
+    // multiplications again. The inputs of a convolution are memories, which have no gradients, so
+    // one `convolution` of the three is subtracted.
     more += 4 * static_cast<double>(memory) * d_model * d_heads - convolution;
   }
   const auto segment = static_cast<double>(lengths.segment);

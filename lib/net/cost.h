@@ -1,4 +1,5 @@
-// Counts the parameters, operations and memory of a network, and finds the cutoffs that cost least.
+// Counts the parameters, operations and memory of a network, and finds cutoffs that make an
+// adaptive softmax cheap.
 #pragma once
 
 #include <cstdint>
@@ -9,28 +10,28 @@
 
 namespace ql::net {
 
-// These functions divide a vocabulary into clusters for adaptive input and adaptive softmax (Grave
-// et al. 2017; Baevski and Auli 2019), in the convention of the public PyTorch Transformer-XL:
-// frequent ids come first, and the embeddings of each later cluster are narrower by the factor
-// `div_val`.
+// A vocabulary is divided into clusters for adaptive input and adaptive softmax (Grave et al. 2017;
+// Baevski and Auli 2019), in the convention of the public PyTorch Transformer-XL: frequent ids come
+// first, and the embeddings of each further cluster are narrower than those of the previous one by
+// the factor `div_val`.
 
 struct Cluster {
   std::int64_t begin = 0, end = 0;  // ids [begin, end)
   std::int64_t width = 0;           // elements of an embedding
   bool projected = false;           // a matrix maps embeddings to d_model
-  bool tied_projection = false;     // the softmax uses the embedding's matrix for this
+  bool tied_projection = false;     // embedding and softmax share this matrix
 
   std::int64_t size() const { return end - begin; }
 };
 
-// Returns one cluster for a network without cutoffs. The network must have passed check() and must
-// have its vocab_size.
+// Returns the clusters in the order of ids; a network without cutoffs has one cluster. The network
+// must have passed check() and must have its vocab_size.
 std::vector<Cluster> clusters(const Network& network);
 
 // With div_val 1 all clusters share one embedding table and its projection.
 inline bool shares_embedding(const Network& network) { return network.div_val == 1; }
 
-// These functions find cutoffs that make an adaptive softmax cheap.
+// The next two functions compute the cost of a softmax, and find cutoffs that reduce it.
 
 // Returns the average multiplications per token of the softmax and its projections, when id i
 // occurs counts[i] times. Every token needs the head; a token of a later cluster also needs this
@@ -39,16 +40,16 @@ inline bool shares_embedding(const Network& network) { return network.div_val ==
 double softmax_products(const Network& network, const std::vector<std::int64_t>& counts);
 
 // Returns up to three cutoffs for this network's widths: the fewest cutoffs whose number of
-// multiplications is within a tenth of the smallest number. Returns none if the plain softmax is
-// within a tenth, too.
+// multiplications is at most a tenth above the smallest number found. Returns none if this is true
+// of the plain softmax.
 std::vector<std::int64_t> propose_cutoffs(const Network& network,
                                           const std::vector<std::int64_t>& counts);
 
 // The cost of attention depends on its kind; kernels/attention.h and nn/layers.cpp compute the
 // attention itself.
 
-// Linear attention computes scores of single pairs of a query and a key only within blocks of this
-// many queries.
+// Linear attention computes the score of a query and a key only if both are in the same block of
+// this many states.
 constexpr std::int64_t kLinearBlock = 64;
 
 // Holds the cost of the attention of one layer in one step, for one row of the batch. The
@@ -71,26 +72,26 @@ struct Cost {
   // softmax shares it.
   std::int64_t parameters = 0;
   // Holds the operations of the forward pass per token of a long stream. A multiplication and an
-  // addition count as two operations. Only matrix products are counted, each necessary one once:
-  //   queries, keys and values of the segment's states, at scales above 1 also those of re-computed
-  //   states (keys and values of a memory were computed when its states were in the segment);
+  // addition count as two operations. Only necessary matrix products are counted, each one once:
+  //   queries, keys and values of the segment's states, which include re-computed states at scales
+  //   above 1 (keys and values of a memory were computed when its states were in the segment);
   //   attention of each state to the keys that it sees, in the memories and in the segment up to
   //   itself: content scores, position scores, weighted values; for linear attention: keys times
   //   values of the window, queries times the sum of these products;
   //   the projection of the heads, the feed-forward layer, and a compressive network's convolution
-  //   without the decoder that trains it;
+  //   without the decoder that trains it; the maps of states to other widths and into the join;
   //   the softmax over the vocabulary; for an adaptive softmax only the head, because the targets
   //   decide which tails are computed.
   // The projected position table is not counted, because it does not depend on the tokens.
   double forward_flops_per_token = 0;
-  // Holds the operations of a training step per token of its segments. They are the forward pass,
-  // in which keys and values of memories are computed again because the weights have changed, and
-  // twice as many operations for the gradients of weights and inputs. Memories have no gradients,
-  // so for memories the gradients of inputs are not counted. The loss that trains a compressive
-  // network counts with its convolution and the gradient of the convolution, but without its
-  // attention or decoder.
+  // Holds the operations of a training step per token of its segments: those of the forward pass,
+  // and twice this number for the gradients of weights and inputs. Keys and values of memories
+  // count again, because they are recomputed with the changed weights. Memories have no gradients,
+  // so for memories only the gradients of weights count. In the loss that trains the convolution of
+  // a compressive network, the convolution and the gradient of its weights count, but attention and
+  // decoder do not.
   double training_flops_per_token = 0;
-  // This is the number of states that a stream keeps between steps: the inputs of all layers, the
+  // This is the number of states that a stream keeps between steps: inputs of all layers, those
   // outputs of scales that compression or accumulation reads, and compressed memories.
   std::int64_t memory_states = 0;
   std::int64_t memory_numbers = 0;  // number of elements of these states

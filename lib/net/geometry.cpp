@@ -8,8 +8,8 @@ namespace ql::net {
 
 namespace {
 
-// Holds the valid values of one length: multiples of `unit` from `minimum` to `maximum`, which are
-// multiples of `unit` themselves.
+// Holds the valid values of one length: multiples of `unit` from `minimum` to `maximum`. These
+// bounds are multiples of `unit`, too.
 struct Rule {
   std::int64_t minimum = 0;
   std::int64_t maximum = kMaxLength;
@@ -44,7 +44,7 @@ Rule multiples_of(std::int64_t unit, std::int64_t minimum) {
   return {minimum, kMaxLength / unit * unit, unit};
 }
 
-// Returns nothing when no segment fits.
+// Returns the rules, or nothing when no segment fits.
 std::optional<Rules> rules_of(const Network& network) {
   const std::optional<std::int64_t> stride = coarsest_stride(network);
   const bool compressive = network.architecture == Architecture::kCompressive;
@@ -52,8 +52,8 @@ std::optional<Rules> rules_of(const Network& network) {
   if (segment_unit == 0) return std::nullopt;
   Rules rules;
   rules.segment = multiples_of(segment_unit, segment_unit);
-  // With several scales n_s is a multiple of c. Then n_w is a multiple of c exactly when n_m is
-  // one.
+  // With several scales n_s is a multiple of c. Then n_w is a multiple of c exactly when n_m is a
+  // multiple of c.
   const bool pools_memory = network.scales.size() > 1;
   rules.memory = multiples_of(pools_memory ? network.rate : 1, 0);
   if (!keeps_memory(network.architecture)) {
@@ -210,8 +210,8 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
       stage.keys_per_state = network.query_only_pooling ? network.rate : 1;
     }
     // The compression to the next scale reads the complete memory of an output. The output of the
-    // last scale has a memory only for accumulation, which reads its newest state if all states of
-    // the segment are new.
+    // last scale has a memory only for accumulation, which reads the newest state of this memory if
+    // all states of the segment are new.
     const bool last = stage.scale + 1 == network.scales.size();
     const bool reads_one =
         geometry.recurrent && stage.stride > 1 && stage.segment == stage.new_states;
@@ -233,7 +233,7 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
 static StateRun states_at(const Geometry& geometry, std::size_t stage, std::int64_t index) {
   const Stage& input = geometry.stages[stage];
   const std::int64_t number =
-      -input.memory - index;  // number of a compressed state, 1 is the newest
+      -input.memory - index;  // number of the compressed state: 1 is the newest
   if (number <= 0) return {stage, index, 1, 1};
   const std::int64_t rate = geometry.rate, of_step = input.segment / rate;
   const std::int64_t steps = (number - 1) / of_step + 1;  // since the compressed state was made
@@ -243,15 +243,15 @@ static StateRun states_at(const Geometry& geometry, std::size_t stage, std::int6
   switch (geometry.pool) {
     case Pool::kDilatedConvolution:
       return {stage, begin + place, rate, of_step};
-    case Pool::kMostUsed:  // any with enough evicted states before and after it
+    case Pool::kMostUsed:  // any state with enough evicted ones before and after it
       return {stage, begin + place, input.segment - of_step + 1, 1};
     default:
       return {stage, begin + place * rate, rate, 1};
   }
 }
 
-// Visits the states that a layer sees with query_only_pooling, when its pooled states are used for
-// the queries only.
+// Visits the inputs of a layer that uses the pooled states of stage `stage` for its queries only
+// (query_only_pooling).
 static void visit_pooled(const Geometry& geometry, std::size_t stage, std::int64_t index,
                          bool oldest_key, const std::function<void(const StateRun&)>& visit) {
   const Stage& input = geometry.stages[stage];
@@ -292,7 +292,7 @@ void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t inde
     }
     case Stage::Source::kAveraged:
       // Every scale contributes its last state whose newest token is not after token `index`.
-      // Without recurrence the first tokens have no such state.
+      // Without recurrence the first tokens have no such state at coarser scales.
       for (const std::size_t output : geometry.outputs) {
         const Stage& scale = geometry.stages[output];
         const std::int64_t complete = (index + 1) / scale.stride;

@@ -22,27 +22,27 @@ struct AttentionWindow {
   std::vector<std::int64_t> dilations;  // one for each head; empty: all are 1
 };
 
-// A stage holds the states at one point of a step: the input of a layer, or the output of a scale
-// or of the output block.
+// Describes a stage, which has the states at one point of a step: the input of a layer, or the
+// output of a scale or of the output block.
 struct Stage {
   enum class Source {
     kTokens,      // the embedded tokens
     kLayer,       // the output of a layer, whose input is the previous stage
     kCompressed,  // the pooled output of the previous scale
-    kAveraged,    // the outputs of all scales, up-sampled
+    kAveraged,    // the average of the up-sampled outputs of all scales
   };
   Source source = Source::kTokens;
   std::size_t scale = 0;               // 0-based; for the output block: the number of scales
   std::int64_t width = 0;              // d_model of the scale; 0 while the network has no sizes
   std::int64_t layer = -1;             // index of the layer that reads the states; -1: none
   std::int64_t segment = 0;            // n_s(i): states in a step
-  std::int64_t memory = 0;             // n_m(i); for an output only the states that are read
-  std::int64_t compressed_memory = 0;  // n_cm: states of a Compressive Transformer
+  std::int64_t memory = 0;             // n_m(i); for an output: only the states that are read
+  std::int64_t compressed_memory = 0;  // n_cm: compressed states (Compressive only)
   std::int64_t stride = 1;             // g(i) = c^(i-1): tokens per state
   std::int64_t new_states = 0;         // h(i) = n_s / g(i): states that enter the memory in a step
   std::int64_t span = 0;               // most keys that a query of the layer sees; 0: all
-  // Number of keys in the window for each state of the segment: with query_only_pooling one for
-  // each state that was pooled into it, otherwise 1.
+  // Number of keys in the window for each state of the segment: one for each state that was pooled
+  // into it if only queries read the pooled states (query_only_pooling), otherwise 1.
   std::int64_t keys_per_state = 1;
 
   bool feeds_layer() const { return layer >= 0; }
@@ -56,18 +56,18 @@ struct Geometry {
   Lengths lengths;
   std::int64_t rate = 2;
   Pool pool = Pool::kMax;
-  bool recurrent = true;                // false: Multi-scale and vanilla keep no memory
+  bool recurrent = true;                // false for Multi-scale and vanilla: no memory
   std::vector<Stage> stages;            // the tokens first, the output states last
   std::vector<std::size_t> outputs;     // for each scale, the index of its last layer's output
-  std::vector<std::int64_t> dilations;  // all dilations once, in increasing order
+  std::vector<std::int64_t> dilations;  // each dilation once, in increasing order
 
   // Returns true when attention decides which old states are kept. Attention read the previously
   // kept states, so the choice depends on the complete past, even if the kept states themselves are
   // recent.
   bool keeps_most_used() const { return lengths.compressed_memory > 0 && pool == Pool::kMostUsed; }
   bool accumulates() const { return outputs.back() + 1 < stages.size(); }
-  // Returns the input of the last layer of a scale. The index after the last scale stands for the
-  // output block.
+  // Returns the input of the last layer of a scale. The index after the last scale stands for an
+  // output block with layers.
   const Stage& last_input(std::size_t scale) const {
     return stages[(scale < outputs.size() ? outputs[scale] : stages.size() - 1) - 1];
   }
@@ -75,12 +75,12 @@ struct Geometry {
 
 // These are the rules for lengths, with the window n_w = n_s + n_m of scale 1:
 //   Transformer-QL: n_s(i+1) = min(n_w / c, n_s(i)), n_m(i) = n_w - n_s(i), g(i) = c^(i-1),
-//   h(i) = n_s / g(i); n_w must be divisible by c and n_s by g(S).
-//   Multi-scale: n_s(i) = n_s / g(i), no memory.
+//   h(i) = n_s / g(i); n_s must be divisible by g(S), and n_w by c if there are several scales.
+//   Multi-scale: n_s(i) = n_s / g(i), no memory; n_s must be divisible by g(S).
 //   Transformer-XL: one scale. Vanilla: one scale, no memory.
-//   Compressive: one scale and n_cm compressed states per layer; n_s is divisible by c.
+//   Compressive: one scale and n_cm compressed states per layer; n_s must be divisible by c.
 //   same_length needs a memory.
-// The network must have passed check_layers(). Throws ConfigError that names the broken rule and
+// Throws the ConfigError of check_layers(), or for wrong lengths one that names the broken rule and
 // the nearest valid lengths.
 Geometry make_geometry(const Network& network, const Lengths& lengths);
 // Adds a conflict if the lengths do not fit the network. Adds none if the network's layers are in
@@ -90,8 +90,8 @@ void find_conflicts(const Network& network, const Lengths& lengths, const std::s
 
 // Returns the valid lengths nearest to `lengths`. The first element has the nearest lower valid
 // length in the place of every length that breaks a rule, the second element the nearest higher
-// one. If one of them does not exist, the other one is used. Returns only `lengths` when these are
-// valid, and nothing when no lengths fit the network.
+// one. If only one of the two lengths exists, both elements have it; equal elements are returned
+// once. Returns only `lengths` when these are valid, and nothing when no lengths fit the network.
 std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths& lengths);
 
 // The following functions enumerate the inputs of a stage's states, for code that follows states
@@ -105,16 +105,16 @@ struct StateRun {
   std::int64_t first = 0, count = 1, step = 1;
 };
 
-// Calls visit() for all states from which state `index` of a stage's segment is computed; stage 0,
-// the tokens, has none. For each dilation of a layer, the oldest key comes first; with `oldest_key`
-// only this key is visited. With Pool::kMostUsed, the run of a compressed key has all states that
-// this key can be.
+// Calls visit() with runs of all states from which state `index` of a stage's segment is computed;
+// stage 0, the tokens, has none. For each dilation of a layer, the oldest key comes first; with
+// `oldest_key` only this key is visited. With Pool::kMostUsed, the run of a compressed key has all
+// states that this key can be.
 void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t index, bool oldest_key,
                   const std::function<void(const StateRun&)>& visit);
 
 // Names a state by the step that computed it and by its index (0 or more) in the segment of that
-// step. Every step does the same, so a state of the memory is one of the first `new_states` states
-// of an earlier segment.
+// step. The first `new_states` states of a segment enter the memory, so every state of the memory
+// is one of these in an earlier segment.
 struct Origin {
   std::int64_t steps_back = 0, index = 0;
 };

@@ -1,5 +1,5 @@
-// Implements reading and writing of model.json, state.json, presets, and config.json of Hugging
-// Face Transformers (TransfoXLConfig).
+// Implements reading and writing of model.json and state.json, and reading of presets and of
+// config.json of Hugging Face Transformers (TransfoXLConfig).
 
 #include "net/model_file.h"
 
@@ -110,7 +110,7 @@ constexpr int kModelVersion = 1;
 constexpr const char* kConversion =
     "convert the weights to model.safetensors as share/ql/published-weights.txt says";
 
-// Reads config.json, which has no entries for the vocabulary and the training run.
+// Reads config.json. It describes only the network, so the other members keep their defaults.
 static ModelFile read_public(const std::filesystem::path& file) {
   const Json json = read_json(file);
   if (!is_public_config(json)) {
@@ -124,7 +124,7 @@ static ModelFile read_public(const std::filesystem::path& file) {
 }
 
 // Returns the name of a file with published weights that must be converted first (PyTorch's, or an
-// index of several files), or "" if the folder has none.
+// index of several files), or "" if the folder has no such file.
 static std::string unconverted_weights(const std::filesystem::path& folder) {
   std::error_code unknown;
   for (const char* name :
@@ -135,7 +135,8 @@ static std::string unconverted_weights(const std::filesystem::path& folder) {
 }
 
 // Returns the model.json of a checkpoint folder, and any other path unchanged. Throws Error for a
-// folder without model.json. The error states where the checkpoints of a run are.
+// folder without model.json. The error suggests a checkpoint, or the conversion of published
+// weights.
 static std::filesystem::path model_file_of(const std::filesystem::path& path) {
   std::error_code unknown;  // read_json has a better error for an unreachable path
   if (!std::filesystem::is_directory(path, unknown)) return path;
@@ -202,8 +203,8 @@ static bool contains(const std::vector<std::string>& list, const std::string& te
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-// Parses numbers such as "10k" and lists such as "2,2" as options do. Any other text is parsed as
-// JSON, and is a string if it is not valid JSON.
+// Parses numbers such as "10k", and for list keys texts such as "2,2", as options do. Any other
+// text is parsed as JSON, and is a string if it is not valid JSON.
 static Json value_from_text(const std::string& key, const std::string& text) {
   if (network_to_json(Network()).value(key, Json()).is_array()) {
     if (const auto list = parse_integer_list(text)) return *list;
@@ -297,8 +298,8 @@ constexpr std::int64_t kVersion = 1;
 static fs::path state_file(const fs::path& folder) { return folder / "state.json"; }
 
 // The file is read in pieces: weights are large, and a mapped file would count as memory of the
-// process. Signals are ignored, because a training run that was asked to stop still writes its last
-// checkpoint.
+// process. Stop signals are ignored, because a training run that was asked to stop still writes its
+// last checkpoint.
 static std::string file_hash(const fs::path& path) { return RandomAccessFile(path).hash(false); }
 
 // The checksum covers the file's text without the key "checksum".

@@ -1,5 +1,5 @@
-// Reads and writes checkpoint folders without LibTorch: model.json, state.json, presets, and the
-// keys of a network. ql-checkpoint(5) describes the formats.
+// Reads and writes model.json and state.json of checkpoint folders, and reads presets and other
+// configurations, all without LibTorch. ql-checkpoint(5) describes the formats.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +15,8 @@
 
 namespace ql::net {
 
-// Does the same as network_from_json(), but adds the conflicts of the network and of its training
-// lengths to `conflicts`.
+// Does the same as network_from_json(json), but adds the conflicts of the network and of its
+// training lengths to `conflicts`, instead of throwing them.
 Network network_from_json(const JsonObject& json, Conflicts& conflicts);
 
 // These functions read the config.json that Hugging Face Transformers stores with Transformer-XL
@@ -26,10 +26,9 @@ Network network_from_json(const JsonObject& json, Conflicts& conflicts);
 bool is_public_config(const Json& json);
 
 // Returns the network, with architecture transformer-xl, memory mem_len and segment tgt_len. Newer
-// files lack tgt_len; then the segment is 128, the library's former default. Keys about text
-// generation and about the library itself are ignored. Throws ConfigError that names the key for
-// features that this network does not have, such as another attention, and for lengths that do not
-// fit.
+// files lack tgt_len; then the segment is 128, the library's former default. Keys that do not
+// describe the network are ignored. Throws ConfigError for features that this network does not
+// have, such as another attention (the error names the key), and for lengths that do not fit.
 Network network_from_public_config(const JsonObject& json);
 
 // These functions read and write model.json of a checkpoint folder, and read presets.
@@ -46,8 +45,8 @@ struct ModelFile {
   Json provenance = Json::object();
 };
 
-// Throws Error about `name` for a folder without model.safetensors. The error states how weights in
-// other files are converted.
+// Throws Error about `name` for a folder without model.safetensors. If the folder has weights in
+// other files, the error states how to convert them.
 void require_weights(const std::filesystem::path& folder, const std::string& name);
 
 // Reads model.json; `path` is a checkpoint folder or its model.json. In a folder with config.json
@@ -89,9 +88,9 @@ void check_files(const std::filesystem::path& folder, const std::vector<std::str
 // Returns true when state.json has a hash of this file. Throws the errors of read_state_file().
 bool covers(const std::filesystem::path& folder, const std::string& file);
 
-// Writes state.json with the hashes of existing files. `state` is the text of an object, as
-// dump_json() makes it. A stop signal does not interrupt this function, because the last checkpoint
-// is written after such a signal.
+// Writes state.json with the hashes of `files`, which must exist. `state` is the text of an object,
+// as dump_json() makes it. A stop signal does not interrupt this function, because the last
+// checkpoint is written after such a signal.
 void write_state_file(const std::filesystem::path& folder, const std::string& state,
                       const std::vector<std::string>& files);
 

@@ -1,4 +1,4 @@
-// Implements the rules that the keys of a network must obey, and the names of enumerations.
+// Implements the rules that the keys of a network must obey, and the names of architectures.
 
 #include "net/network.h"
 
@@ -74,7 +74,7 @@ std::optional<net::Architecture> find_named(std::string_view name) {
 
 namespace ql::net {
 
-// Each function checks the rules for a group of keys.
+// Each check_...() function checks the rules for a group of keys.
 
 namespace {
 
@@ -287,7 +287,7 @@ void check_clusters(const Network& network, const Report& report) {
   }
 }
 
-// `in_range` is true when the numbers of layers are in the ranges of their keys.
+// `in_range` is true when all values of kLayerKeys are in their ranges.
 void check_scales(const Network& network, bool in_range, const Report& report) {
   const std::string name = to_text(network.architecture);
   if (network.scales.empty()) {

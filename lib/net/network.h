@@ -1,4 +1,4 @@
-// Declares the configuration of a network, which model.json and presets contain, without tensors.
+// Declares the configuration of a network, without tensors; model.json and presets contain it.
 // qlctx reads the configuration, and lib/nn builds the model from it. Key names follow the paper's
 // appendix E where the appendix has a name.
 #pragma once
@@ -31,9 +31,9 @@ enum class Pool { kMax, kMean, kConvolution, kDilatedConvolution, kMostUsed };
 
 struct PoolRow {
   static constexpr unsigned kScales = 1;   // can compress between two scales
-  static constexpr unsigned kLearned = 2;  // is a convolution; every layer has its weights
-  static constexpr unsigned kSpread = 4;   // makes a state of evicted states from anywhere in
-                                           // the step, instead of `rate` neighbours
+  static constexpr unsigned kLearned = 2;  // is a convolution with weights in every layer
+  static constexpr unsigned kSpread = 4;   // makes a state from evicted states anywhere in
+                                           // the step, not from `rate` neighbours
   const char* name;
   unsigned marks;
   constexpr bool has(unsigned mark) const { return (marks & mark) != 0; }
@@ -105,16 +105,16 @@ struct Network {
   std::int64_t n_head = 0;
   std::int64_t d_head = 0;
   std::int64_t d_inner = 0;
-  std::vector<std::int64_t> scales;  // layers of scale 1, 2, ...; one entry for XL and vanilla
+  std::vector<std::int64_t> scales;  // layers of scale 1, 2, ...; one for XL, vanilla, Compressive
   // Holds d_model of every scale, the finest first (Donahue et al., 2019; the paper, section 4.2);
   // d_inner changes in proportion. If scale_widths is empty, all scales have d_model.
   std::vector<std::int64_t> scale_widths;
-  std::int64_t output_layers = 0;  // after accumulation; 0 for XL, vanilla, Compressive
+  std::int64_t output_layers = 0;  // layers after accumulation; 0 for XL, vanilla, Compressive
   std::int64_t rate = 2;           // compression rate c
   Pool pool = Pool::kMax;
-  // If true, in the first layer of a coarser scale pooled states are used for the queries only;
-  // keys and values come from the states before pooling (Dai et al., 2020, section 2.1; the paper,
-  // section 4.2).
+  // If true, the first layer of a coarser scale uses pooled states for the queries only; keys and
+  // values of the segment come from the states before pooling (Dai et al., 2020, section 2.1; the
+  // paper, section 4.2).
   bool query_only_pooling = false;
   // If true, every scale's states go through a learned map before the scales are averaged (line 16
   // of the paper's algorithm 1). The maps are initialized as the identity, so training begins with
@@ -126,9 +126,9 @@ struct Network {
   std::int64_t clamp_len = -1;  // longer distances count as this one; -1: no limit
   Encoding encoding = Encoding::kTransformerXl;
   Attention attention = Attention::kSoftmax;
-  bool same_length = false;           // every query sees as many keys as the memory has states
-  std::int64_t attention_window = 0;  // most keys that a query sees; 0: all before it
-  std::vector<std::int64_t> attention_dilation;  // for each head; empty: 1
+  bool same_length = false;           // every query sees as many keys as there are memory states
+  std::int64_t attention_window = 0;  // most keys that a query sees; 0: no limit
+  std::vector<std::int64_t> attention_dilation;  // one for each head; empty: all 1
   Lengths lengths;                               // n_s, n_m, n_cm of training
   // If true, memories are reset if they belong to another document than the segment's first token
   // (nn/memory.h).
@@ -140,9 +140,9 @@ struct Network {
   double proj_init_std = 0.01;  // of projections between embeddings and d_model
   // The following keys are for adaptive input and softmax (net/cost.h). Without cutoffs the softmax
   // is a plain one.
-  std::vector<std::int64_t> cutoffs;  // first ids of the second cluster, the third, ...
+  std::vector<std::int64_t> cutoffs;  // first id of the second cluster, of the third, ...
   bool cutoffs_from_data = false;     // in a preset: chosen later for the training data
-  std::int64_t div_val = 1;           // the next cluster's embeddings are narrower by this factor
+  std::int64_t div_val = 1;           // each next cluster's embeddings are narrower by this factor
   std::int64_t d_embed = 0;           // embedding width of the first cluster; 0: d_model
   bool proj_same_dim = true;          // also project embeddings of width d_model when div_val > 1
   std::vector<bool>
@@ -152,8 +152,8 @@ struct Network {
   std::vector<bool> resolved_tie_projs() const;
   std::int64_t embedding_width() const { return d_embed > 0 ? d_embed : d_model; }
 
-  // Returns d_model of a scale, counted from 0, or of the output block, which follows the last
-  // scale.
+  // Returns d_model of a scale (0-based). The index after the last scale stands for the output
+  // block.
   std::int64_t width_of(std::size_t scale) const;
   // Returns true when the states of a scale are mapped before all scales are joined.
   bool maps_into_join(std::size_t scale) const;
@@ -163,16 +163,17 @@ struct Network {
   // Returns the number of layers of all scales and of the output block.
   std::int64_t layers() const;
 
-  // The first function returns true when every layer has a convolution that compresses its old
-  // memories. The second one returns true when every layer also has a decoder of the compressed
+  // The first function returns true when every layer has a convolution that compresses the layer's
+  // old memories. The second one returns true when every layer also has a decoder of the compressed
   // memories.
   bool learns_compression() const;
   bool learns_decoder() const;
 
   // Throws ConfigError with the key and a remedy when a value is outside its range or does not fit
-  // the others. `where` is the file from which the values came. make_geometry() checks lengths.
+  // the others. `where` is the file from which the values came. Lengths are checked by
+  // make_geometry() instead.
   void check(const std::string& where = "") const;
-  // Checks only the keys that context lengths depend on: layers, scales, rate.
+  // Checks only the keys of kLayerKeys, and whether the architecture allows them.
   void check_layers(const std::string& where = "") const;
 };
 
@@ -185,8 +186,7 @@ struct EncodingRow {
   static constexpr unsigned kFeatures = 16;  // works with linear attention
   const char* name;
   unsigned marks;
-  // Every layer has a weight with this name after "dec_attn." and this shape, unless `shape` is
-  // null.
+  // Every layer has a weight named "dec_attn." + `weight` with this shape, unless `shape` is null.
   const char* weight = "";
   std::vector<std::int64_t> (*shape)(const Network&) = nullptr;
   constexpr bool has(unsigned mark) const { return (marks & mark) != 0; }
@@ -221,12 +221,12 @@ constexpr std::int64_t kMaxWidth = std::int64_t{1} << 18;  // d_model, d_inner, 
 constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 31;
 constexpr std::int64_t kMaxLength = std::int64_t{1} << 24;  // segment, memory, compressed memory
 
-// The following tables list the keys of the object "network" in the order of the file.
+// The following tables list the keys of the object "network" in the order of model.json.
 
 inline constexpr Range kDeviation(0, std::numeric_limits<double>::max(),
                                   "a finite number of at least 0");
 
-// Context lengths depend on these keys.
+// check_layers() checks these keys.
 inline constexpr auto kLayerKeys = [](auto& network, const auto& row) {
   row("scales", network.scales, {1, kMaxLayers}, kRequired);
   row("output_layers", network.output_layers, {0, kMaxLayers});
@@ -279,7 +279,7 @@ void find_conflicts(const Network& network, const std::string& where, Conflicts&
 // Returns the short name that qlctx uses: "ql", "xl", "compressive", "multiscale" or "vanilla".
 std::string to_short_text(Architecture architecture);
 
-// Reads the "network" object of model.json and presets, and checks the network with check() and
+// Reads the "network" object of model.json or of a preset, and checks the network with check() and
 // make_geometry(). Refuses an unknown key, and suggests the nearest known key. Missing keys take
 // the defaults above; architecture, d_model, n_head, d_head, d_inner, scales and segment have none.
 Network network_from_json(const JsonObject& json);
@@ -291,7 +291,7 @@ using ql::to_text;
 
 namespace ql {
 
-// Accepts the short names of qlctx, too.
+// Accepts the full names and the short names of qlctx.
 template <>
 std::optional<net::Architecture> find_named(std::string_view name);
 

@@ -100,9 +100,9 @@ class Front {
   std::map<Price, Plan> plans_;
 };
 
-// Holds increasing lengths of one network that differ in the last length only: the memory, or for
-// Compressive the compressed memory. Only the shortest lengths that reach the context matter,
-// because longer ones cost more.
+// Holds combinations of lengths for one network, in which only one length differs and increases:
+// the memory, or for Compressive the compressed memory. Only the first combination that reaches the
+// context matters, because later ones cost more.
 struct Chain {
   const Network* network = nullptr;
   std::vector<Lengths> lengths;
@@ -139,12 +139,12 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
   return chains;
 }
 
-// Returns an upper bound of the exact context. It is fast to compute, while exact lengths of many
-// limited windows take long.
+// Returns an upper bound of the exact context. It is fast to compute, while exact context lengths
+// take long for many limited windows.
 double most_context(const Geometry& geometry) {
   double tokens = static_cast<double>(geometry.lengths.segment);
   for (const Stage& stage : geometry.stages) {
-    std::int64_t farthest = stage.window() * geometry.rate;  // if pooled or accumulated
+    std::int64_t farthest = stage.window() * geometry.rate;  // of pooled or accumulated states
     if (stage.feeds_layer()) {
       farthest = stage.window();
       if (stage.span > 0) {
@@ -160,7 +160,7 @@ double most_context(const Geometry& geometry) {
   return tokens;
 }
 
-// Adds the first lengths of the chain that reach `context` tokens to the front, unless the front
+// Adds to the front the first lengths of the chain that reach `context` tokens, unless the front
 // does not admit their price.
 void search(const Chain& chain, std::int64_t context, Front& front) {
   for (const Lengths& lengths : chain.lengths) {
