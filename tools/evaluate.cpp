@@ -1,5 +1,5 @@
-// Computes the perplexity of checkpoints on packed data or a token stream. qleval replaces itself
-// by this program (tools/qleval.cpp).
+// Computes the perplexity of checkpoints and of a unigram model on packed data or token streams.
+// qleval replaces itself by this program (tools/qleval.cpp).
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,13 +21,13 @@
 #include "shard/token_stream.h"
 #include "tables.h"
 
-// On a terminal these columns come before the others.
+// On a terminal these columns of the table come before the others.
 const std::vector<std::string> kFirstColumns{"checkpoint",      "data",         "segment",
                                              "memory",          "context",      "perplexity",
                                              "standard_error",  "targets",      "tokens_per_second",
                                              "word_perplexity", "bits_per_byte"};
 
-// Reads --reset, a number of tokens or a kind of unit, and --begin, the token before such a unit.
+// Reads --reset (a number of tokens, or a kind of unit) and --begin (the token before such a unit).
 static void read_reset(const ql::Options& options, ql::eval::SweepOptions& sweep) {
   if (options.has("reset")) {
     const std::string reset = options.text("reset");
@@ -67,7 +67,8 @@ static ql::eval::SweepOptions sweep_options(const ql::Options& options,
   sweep.checkpoints = options.texts("model");
   sweep.data = options.texts("data");
   for (const std::string& word : options.positional()) {
-    // A shell expands `-m runs/*/best` to one -m and words that are checkpoints.
+    // A shell expands `-m runs/*/best` to -m with one checkpoint, and further checkpoints without
+    // -m.
     const bool is_model = !sweep.checkpoints.empty() && ql::shard::is_checkpoint(word);
     (is_model ? sweep.checkpoints : sweep.data).push_back(word);
   }
@@ -75,8 +76,8 @@ static ql::eval::SweepOptions sweep_options(const ql::Options& options,
   sweep.segments = options.integers("segment");
   sweep.memories = options.integers("memory");
   sweep.compressed_memories = options.integers("compressed-memory");
-  // With stepwise, several columns of the stream are read in parallel; layer by layer the stream is
-  // one column.
+  // With --method stepwise, several columns of the stream are read in parallel. With layerwise, the
+  // stream is one column.
   sweep.batch = options.text("method") == "stepwise" ? options.integer("batch") : 0;
   sweep.chunk = options.integer("chunk");
   sweep.stride = options.has("stride") ? options.integer("stride") : 0;
@@ -104,7 +105,7 @@ static void check(const ql::eval::SweepOptions& sweep) {
                          "give a folder that qlbin packed, or - for a token stream");
   }
   for (const std::string& name : sweep.data) {
-    // Without -m, every word counts as data, but may be a checkpoint.
+    // Without -m, every word counts as data, but the user may have meant a checkpoint.
     if (sweep.checkpoints.empty() && ql::shard::is_checkpoint(name)) {
       throw ql::UsageError(name, "is a checkpoint, but data is expected",
                            fmt::format("give it with -m: -m {}", name));
@@ -130,8 +131,8 @@ static void check_processes(const ql::Options& options, const ql::eval::SweepOpt
   }
 }
 
-// Prints one row for every line, document, word or token on standard output. Prints the summary on
-// standard error with --summary, or on a terminal without --quiet.
+// Prints one row for every unit of --per on standard output. Prints the summary on standard error
+// with --summary, or if standard error is a terminal and --quiet is not given.
 static void score_units(const ql::Options& options, const ql::eval::SweepOptions& sweep) {
   ql::OutputStream out("-", /*binary=*/false);
   const bool json = options.text("format") == "json";

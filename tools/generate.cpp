@@ -1,5 +1,5 @@
-// Continues prompts. qlgen replaces itself by this program, or with --text runs it
-// (tools/qlgen.cpp).
+// Continues prompts. qlgen replaces itself by this program, or with --text runs it as a child
+// process (tools/qlgen.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -115,8 +115,8 @@ net::Lengths lengths_of(const Options& options, net::Lengths lengths) {
 
 // Finds tokens by their names on the command line.
 struct NamedTokens {
-  // Digits are an id. Anything else is a token as the vocabulary writes it; its characters may also
-  // be written with the escapes of base/strings.h. Throws UsageError.
+  // Digits are an id. Anything else is a token as the vocabulary writes it, or the same with the
+  // escapes of base/strings.h. Throws UsageError if the vocabulary has no such token.
   shard::TokenId find(const char* option, const std::string& named) {
     if (!named.empty() && named.find_first_not_of("0123456789") == std::string::npos) {
       const std::optional<std::int64_t> id = parse_integer(named);
@@ -235,7 +235,7 @@ void generate_text(const Options& options) {
       {header.vocabulary, header.vocabulary_text, provenance(configuration_of(options))});
   Prompts sink(options, line_end, generator, *stream, table_file);
   const auto finish = [&] {
-    // The table is closed first, so it is complete even if the reader of the tokens has gone.
+    // The table is closed first, so it is complete even if no process reads the tokens any longer.
     if (table_file) table_file->close();
     stream->finish(std::nullopt);
     out.close();
@@ -244,7 +244,7 @@ void generate_text(const Options& options) {
     copy_stream(prompts, sink, [](std::int64_t) {});
     sink.finish(std::nullopt);
   } catch (const Interrupted&) {
-    // The stream gets a proper end after the tokens so far.
+    // The stream ends properly after the tokens that were generated so far.
     finish();
     throw;
   }

@@ -30,8 +30,9 @@ static void spin(int times, const std::atomic<int>& changes) {
 }
 
 // Sets the number of spins of GNU OpenMP; one spin takes 10 to 60 nanoseconds. By default threads
-// spin for several milliseconds. That slows other programs down, and then also this one: after a
-// thread has used up its time slice by spinning, the system makes it wait for the next slice.
+// spin for several milliseconds. That slows other programs down. It also slows this program down:
+// after a thread has used up its time slice by spinning, the system makes it wait for the next
+// slice.
 static void bound_spinning() {
   // The user's own setting takes precedence.
   if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
@@ -39,7 +40,7 @@ static void bound_spinning() {
   constexpr int kSpins = 500;
   const std::atomic<int> changes{0};
   std::chrono::duration<double, std::micro> fastest(kSpinMicroseconds);
-  for (int repeat = 0; repeat < 3; ++repeat) {  // another program may take the core meanwhile
+  for (int repeat = 0; repeat < 3; ++repeat) {  // another program may interrupt a measurement
     const Clock::time_point start = Clock::now();
     spin(kSpins, changes);
     fastest = std::min<std::chrono::duration<double, std::micro>>(fastest, Clock::now() - start);

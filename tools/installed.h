@@ -11,11 +11,11 @@
 // Throws Error when the program does not exist.
 std::filesystem::path libexec_program(const std::string& name);
 
-// Returns `text` itself when it contains a slash or exists as a file; otherwise the preset with
-// this name, with or without .json, in one of the folders of QL_PRESETS (separated by colons) or of
-// the installation. When there is none, throws Error that suggests a similar name or lists the
-// folders.
+// Returns `text` itself when it contains a slash or is an existing path. Otherwise returns the
+// preset with this name (with or without .json) in one of the folders of QL_PRESETS (separated by
+// colons) or in that of the installation. When no preset has the name, throws Error that suggests a
+// similar name or lists the folders.
 std::filesystem::path preset_file(const std::string& text);
 
-// Returns the names of all presets in the same folders, sorted.
+// Returns the sorted names of all presets in the folders that preset_file() searches.
 std::vector<std::string> preset_names();

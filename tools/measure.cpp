@@ -1,6 +1,6 @@
 // qlctx-measure prints measured context lengths as one JSON object. qlctx starts this program for
-// --method measured, so that qlctx itself needs no LibTorch. It is installed in libexec, where
-// users do not see it.
+// --method measured, so that qlctx itself needs no LibTorch. qlctx-measure is installed in libexec,
+// where users do not see it.
 #include <string>
 #include <utility>
 #include <vector>

@@ -22,7 +22,7 @@ using namespace ql;
 using namespace ql::interop;
 using namespace ql::shard;
 
-// Returns the options for packing; sizes and level keep their defaults if not given.
+// Returns the options for packing. Sizes and level that are not given keep their defaults.
 PackOptions pack_options(const Options& options) {
   PackOptions pack;
   if (options.has("shard-tokens")) pack.shard_tokens = options.integer("shard-tokens");
@@ -42,7 +42,8 @@ struct GivenVocabulary {
 };
 
 // Reads --vocab, or --vocab-size and --eos. `input` names the input that needs these options.
-// Throws UsageError when both or none are given, or when the eos is not below the size.
+// Throws UsageError when --vocab is combined with the others, when neither --vocab nor --vocab-size
+// is given, or when the eos is not below the size.
 GivenVocabulary given_vocabulary(const Options& options, const std::string& input) {
   GivenVocabulary given;
   if (options.has("vocab")) {
@@ -236,7 +237,7 @@ StreamHeader merged_header(const Options& options, const Json& configuration,
 }
 
 void merge_anew(const Options& options, const Json& configuration, MultiReader& data) {
-  // These calls throw for data that cannot be merged, before anything is written.
+  // These two calls throw for data that cannot be merged; at this point nothing has been written.
   const std::optional<TextCounts> counts = data.counts();
   const Json unknown_keys = data.unknown_keys();
   PackWriter writer(options.text("output"), merged_header(options, configuration, data),

@@ -15,7 +15,7 @@ namespace ql::ctx {
 
 namespace {
 
-// Parameters and operations can be counted only if all of these options are given.
+// Sizes on the command line must include all of these options.
 const std::vector<std::string> kNeededSizes{"d-model", "n-head", "d-head", "d-inner"};
 
 std::vector<std::int64_t> scales_from_options(const Options& options,
@@ -38,7 +38,7 @@ std::vector<std::int64_t> scales_from_options(const Options& options,
 }
 
 // Puts the sizes of size_options() into `network`. Returns false when none of them was given.
-// Throws UsageError when only some of the required ones were given.
+// Throws UsageError when one of them was given, but not all of kNeededSizes.
 bool read_sizes(const Options& options, net::Network& network) {
   const std::vector<Option> sizes = size_options();
   if (std::none_of(sizes.begin(), sizes.end(),
@@ -200,9 +200,10 @@ Request make_request(const Options& options) {
   return request;
 }
 
-// Implements the rows of qlctx and of qlctx plan, and prints them as TSV or JSON.
+// Makes the rows of qlctx and of qlctx plan, and writes them as TSV or JSON text.
 
-// Returns a row as JSON. The TSV is made from the same object, so the two formats cannot differ.
+// Returns a row as JSON. The TSV is made from the same object, so the values of the two formats
+// cannot differ.
 static Json row_to_json(const Row& row) {
   const net::Network& network = row.network;
   const auto if_counted = [&](const auto& count) { return row.has_sizes ? Json(count) : Json(); };
@@ -263,9 +264,9 @@ static std::string render_json(const std::vector<Row>& rows) {
   return dump_json(list);
 }
 
-// Returns the names of the methods that agree. The paper's estimate is compared by its minimum,
-// because its maximum counts one token more by convention. The exact and measured lengths are
-// compared at every position of a segment.
+// Returns the names of the methods that agree, or "none". The paper's estimate is compared by its
+// minimum, because its maximum counts one token more by convention. The exact and measured lengths
+// are compared at every position of a segment.
 static std::string agreement(const std::optional<net::ContextLength>& paper,
                              const net::ContextLength& exact, const net::ContextLength& measured,
                              bool same_positions) {
@@ -341,7 +342,7 @@ std::string render(const std::vector<Row>& rows, const Options& options) {
 
 namespace {
 
-// Holds the candidate networks of one architecture. The search goes through all families.
+// Holds the candidate networks of one architecture; a search has several such families.
 struct Family {
   std::string name;
   std::vector<net::Network> networks;

@@ -61,7 +61,7 @@ std::vector<Row> make_rows(const Request& request, const std::string& method);
 
 // Returns the rows in the format that --format names. "tsv" is a header line and one tab-separated
 // line per row, with "-" for unknown and inapplicable values. "json" is a list with one object per
-// row; its keys are the TSV's columns and "geometry".
+// row; the keys of an object are all columns of the TSV, and "geometry".
 std::string render(const std::vector<Row>& rows, const Options& options);
 
 // Returns a standalone SVG 1.1 file of the states of every stage, in the segment and in memories,
@@ -74,7 +74,7 @@ std::string draw_svg(const Row& row, std::int64_t position);
 
 // qlctx plan finds the geometries that reach a given context, the cheapest first.
 
-// Returns the plans in the format that --format names. Throws the errors of make_request(), and
+// Returns the plans in the format that --format names. Throws errors as make_request() does, and
 // Error when no geometry reaches the context.
 std::string plan(const Options& options);
 

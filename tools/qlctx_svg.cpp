@@ -6,7 +6,7 @@
 
 namespace ql::ctx {
 
-// A drawing with more tokens, or more rows of states, would be too dense to show anything.
+// A drawing with more tokens or more rows of states than these would be too dense to show anything.
 constexpr std::int64_t kMostTokens = 1024;
 constexpr std::size_t kMostRows = 64;
 
@@ -15,11 +15,11 @@ constexpr double kRowDistance = 31, kScaleDistance = 20;
 constexpr double kLeft = 150, kRight = 165, kTop = 78, kBottom = 124;  // margins
 constexpr double kState = 15;                                          // height of a state
 constexpr double kTokensWidth = 1000, kSmallestToken = 2.5, kLargestToken = 30;
-constexpr double kPast = 7;  // height of a state that is in no memory
+constexpr double kPast = 7;  // height of a state that no memory holds any longer
 constexpr double kSmallestWidth = 780;
-constexpr double kLane = 9;  // distance of the lines that lead to the average
+constexpr double kLane = 9;  // distance between the lines that lead to the average
 
-// Shapes distinguish the kinds of states without colors: rectangle (segment), pill (memory),
+// Shapes distinguish the kinds of states even without colors: rectangle (segment), pill (memory),
 // hexagon (compressed).
 constexpr const char* kStyle = R"(
   text { font-family: sans-serif; font-size: 12px; fill: #222; }
@@ -54,7 +54,7 @@ struct Interval {
 };
 
 // A drawing of a network's dependencies has a row for each stage, with the output at the top, and a
-// column for each token. The cone is the states that the drawn output depends on.
+// column for each token. The cone has the states that the chosen output state depends on.
 class Drawing {
  public:
   Drawing(const Row& row, std::int64_t position)
@@ -137,7 +137,7 @@ class Drawing {
     }
   }
 
-  // Calls visit() with the first token of every state of the stage that is in the cone.
+  // Calls visit() with the first token of every state that this stage has in the cone.
   template <typename Visit>
   void each_in_cone(std::size_t stage, const Visit& visit) const {
     for (std::size_t k = 0; k < cone_[stage].size(); ++k) {
@@ -150,7 +150,7 @@ class Drawing {
     }
   }
 
-  // Returns the first token of the oldest state that is kept.
+  // Returns the first token of the oldest state in the stage's window.
   std::int64_t window_begin(std::size_t stage) const {
     const net::Stage& here = stages_[stage];
     return first_token(stage, -here.memory - here.compressed_memory * row_.geometry.rate);
@@ -161,7 +161,7 @@ class Drawing {
     return net::first_token(stages_[stage], net::origin_of(stages_[stage], index));
   }
 
-  // Returns true when the drawn output depends on this state.
+  // Returns true when the chosen output state depends on this state.
   bool in_cone(std::size_t stage, std::int64_t index) const {
     const net::Origin origin = net::origin_of(stages_[stage], index);
     const auto step = static_cast<std::size_t>(origin.steps_back);
@@ -263,7 +263,7 @@ class Drawing {
         x(high.begin), top, x(high.end), top, x(low.end), bottom, x(low.begin), bottom);
   }
 
-  // Draws the lanes that lead, at the right, from the output of every scale to the average.
+  // Draws the lines at the right that lead from the output of every scale to the average.
   void draw_lanes() {
     const net::Geometry& geometry = row_.geometry;
     if (!geometry.accumulates()) return;
@@ -344,7 +344,7 @@ class Drawing {
     line("/>");
   }
 
-  // Draws a label at the right of every scale that describes the states of the scale.
+  // Draws a label at the right of every scale and of the output block; it describes their states.
   void draw_scale_labels() {
     const std::size_t scales = row_.geometry.outputs.size();
     const double left = x(segment_) + 20 + kLane * static_cast<double>(scales);
@@ -403,7 +403,7 @@ class Drawing {
       text(at + 34, y, "", words);
       at += 54 + 6.2 * static_cast<double>(words.size());
     };
-    // The boxes have no classes, because they are not states.
+    // The shapes of the legend have no classes, because they are not states.
     item(R"(<rect width="12" height="14" fill="#fff" stroke="#14497f"/>)"
          R"(<rect x="16" width="12" height="14" fill="#2f76b8" stroke="#14497f"/>)",
          "segment");

@@ -1,6 +1,6 @@
 // qleval handles what needs no tensor: --help, --version, completion, errors of the command line.
-// Then qleval replaces itself by the program of the same name in libexec, which computes perplexity
-// and takes most of a second to load LibTorch.
+// For an evaluation qleval replaces itself by the program of the same name in libexec, which
+// computes perplexity and takes most of a second to load LibTorch.
 #include "base/process.h"
 #include "base/tool.h"
 #include "installed.h"

@@ -1,6 +1,6 @@
-// qlgen handles what needs no tensor, as qleval does, and then replaces itself by the program of
-// the same name in libexec. With --text qlgen keeps running: it encodes the prompt, runs that
-// program, and decodes the generated tokens.
+// qlgen handles what needs no tensor, as qleval does. To generate, it replaces itself by the
+// program of the same name in libexec. With --text qlgen instead keeps running: it encodes the
+// prompt, runs that program, and decodes the generated tokens.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -39,7 +39,7 @@ std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std
   text::TextBlock block;
   block.text = text;
   block.place.file = "--text";
-  // The prompt does not end its last line.
+  // The prompt's last line has not ended yet.
   block.ends_file = false;
   text::EncodedBlock encoded = encoder.encode(std::move(block));
   if (encoded.counts.unknown > 0) {
@@ -47,7 +47,7 @@ std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std
     for (const std::string& word : encoded.unknown_texts) {
       words.push_back(fmt::format("'{}'", word));
     }
-    // A full list may be cut off, so it ends with dots.
+    // A list of maximum length may be incomplete, so it ends with dots.
     if (words.size() == text::Unknowns::kMostTexts) words.back() = "...";
     log_warning("--text: the network reads {} in place of text outside the vocabulary: {}",
                 vocabulary.token(*vocabulary.unk()), fmt::join(words, ", "));
@@ -90,7 +90,7 @@ class Texts : public shard::TokenSink {
 };
 
 // Returns the vocabulary of a checkpoint, and its file's content in `text`. Throws Error if the
-// file is missing or is not the model's vocabulary.
+// file is missing or has another vocabulary than the model.
 text::Vocabulary vocabulary_of(const std::string& checkpoint, std::string& text) {
   const auto trained_with = net::read_model_file(checkpoint).vocabulary;
   const std::filesystem::path file = std::filesystem::path(checkpoint) / shard::kVocabularyFile;

@@ -51,7 +51,7 @@ static Json configuration(const Options& options, const std::vector<std::string>
   return json;
 }
 
-// Returns "" when the option is not given.
+// Returns "" when `option` is not given.
 static std::string token_name(const Options& options, const char* option) {
   if (!options.has(option)) return "";
   if (options.text(option).empty()) {
@@ -75,7 +75,7 @@ static void report_missing_specials(const Vocabulary& vocabulary, const Vocabula
 }
 
 static void import_vocabulary(const Options& options) {
-  // These options control how text is counted, but --import counts no text.
+  // These options are for counting text or merging counts, but --import does neither.
   options.refuse({"min-count", "max-size", "character-coverage", "invalid", "raw", "threads",
                   "files-from", "counts"},
                  "", "--{} does not go with --import", "leave one of them out");
@@ -224,8 +224,8 @@ static DecodeOptions decode_options(const Options& options, const Vocabulary& vo
   return rules;
 }
 
-// Returns the vocabulary of --vocab or else of the stream. Throws Error if its hash is not the one
-// in the stream's header.
+// Returns the vocabulary of --vocab or else of the stream. Throws Error if there is neither, or if
+// the stream's header has another hash than the vocabulary.
 static Vocabulary stream_vocabulary(const Options& options, const StreamHeader& header,
                                     const std::string& stream) {
   const VocabularyInfo& info = header.vocabulary;

@@ -1,6 +1,6 @@
 // qltrain handles what needs no tensor: --help, --version, completion, errors of the command line.
-// Then qltrain replaces itself by the program of the same name in libexec, which trains a network
-// and takes most of a second to load LibTorch.
+// For training qltrain replaces itself by the program of the same name in libexec, which trains a
+// network and takes most of a second to load LibTorch.
 #include "base/process.h"
 #include "base/tool.h"
 #include "installed.h"

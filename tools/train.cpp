@@ -17,7 +17,8 @@ namespace {
 
 using namespace ql;
 
-// Returns the assignments of --set and of its short forms (--steps 100: steps=100).
+// Returns the assignments of --set and of its short forms (for instance, --steps 100 becomes
+// steps=100).
 std::vector<std::string> overrides(const Options& options) {
   std::vector<std::string> assignments = options.texts("set");
   for (const char* name : {"steps", "seed"}) {
@@ -56,8 +57,8 @@ struct Settings {
   train::TrainingConfig training;
 };
 
-// Returns the checkpoint to read the data and the preset from where --resume omits them. A damaged
-// checkpoint is noticed later, when the trainer looks for the newest complete one.
+// Returns the checkpoint from which the data and the preset are taken if they are not given with
+// --resume. Does not check for damage: the trainer looks for the newest complete checkpoint later.
 fs::path checkpoint_to_resume(const Options& options) {
   const fs::path run = options.text("output");
   for (const fs::path& checkpoint : train::newest_checkpoints(run)) {
