@@ -96,13 +96,14 @@ static at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys_value
   return kernels::relative_attention(input);
 }
 
-// A layer learns its compression by one of two losses, each a mean squared error. `states` have no
-// gradient, and `compressed` is the result of compress_memories() for them. The gradient reaches
-// `compressed`, and so the convolution's weights, and also the decoder's weights, but no other
-// weights of the network.
+// A layer learns its compression by one of two losses, each a mean squared error. `compressed` is
+// the result of compress_memories() for the evicted states, which have no gradient. Through
+// `compressed` the gradient reaches the convolution's weights. It also reaches the weights of a
+// decoder, but no other weights of the network.
 
 // Compares the layer's content attention over `compressed` with its content attention over the
-// states. `projected` has the layer's queries, and the keys and values of the states.
+// evicted states. `projected` has the layer's queries, and the keys and values of the evicted
+// states.
 static at::Tensor attention_reconstruction(const LayerContext& context,
                                            const kernels::QueriesKeysValues& projected,
                                            const at::Tensor& compressed) {
@@ -127,12 +128,12 @@ static at::Tensor project_arranged(const at::Tensor& states, const at::Tensor& p
                           factor.is_same(parameter) ? weight : arrange(factor));
 }
 
-// Compares `states` with the output of the layer's decoder for `compressed`.
+// Compares the evicted `states` with what the layer's decoder computes from `compressed`.
 static at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& states,
                                 const at::Tensor& compressed) {
   const CompressionParameters& parameters = context.parameters.compression;
   const at::Tensor groups = convolution_groups(context.network, states);
-  // One matrix product decodes complete groups, because its outputs are in the order of a group's
+  // One matrix product decodes all states of a group: its outputs are in the order of the group's
   // elements.
   const at::Tensor decoded =
       project_arranged(compressed, parameters.decoder_weight, {}, [](const at::Tensor& weight) {

@@ -25,13 +25,13 @@ at::Tensor compress(const at::Tensor& states, net::Pool pool, std::int64_t rate)
 
 // Repeats the states of one scale so that token p of the segment gets the last state whose newest
 // covered token is <= p. `states` [batch, output.segment, d_model] are those of the stage `output`,
-// the scale's output. `previous` [batch, 1, d_model] is the state before them. If `previous` is
-// undefined, the first stride-1 tokens get zeros. `previous` is read only if output.segment ==
-// output.new_states. Returns [batch, output.new_states * output.stride, d_model].
+// the scale's output. `previous` [batch, 1, d_model] is the state before them. It is read only if
+// output.segment == output.new_states; if it is undefined then, the first stride-1 tokens get
+// zeros. Returns [batch, output.new_states * output.stride, d_model].
 at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous, const net::Stage& output);
 
 // Returns the average of the up-sampled scales without those that droppath drops. If
-// step.scale_weights are defined, they are the weights of the scales.
+// step.scale_weights is defined, returns the sum of the scales with these weights instead.
 at::Tensor average_scales(const std::vector<at::Tensor>& scales, double droppath,
                           const StepOptions& step);
 
@@ -39,8 +39,8 @@ at::Tensor average_scales(const std::vector<at::Tensor>& scales, double droppath
 // scales).
 std::vector<double> droppath_weights(std::int64_t scales, double droppath, const StepOptions& step);
 
-// The second memory of the Compressive Transformer (Rae et al., 2020) has compressed states: `rate`
-// states that were evicted from the memory become one.
+// The second memory of the Compressive Transformer (Rae et al., 2020) has compressed states. It
+// gets one of them for every `rate` states that are evicted from the memory.
 
 // Compresses the `states` [batch, n, d_model] of one step to [batch, n / c, d_model], where n is a
 // multiple of the rate c. The network's pool decides how:
@@ -51,18 +51,18 @@ std::vector<double> droppath_weights(std::int64_t scales, double droppath, const
 at::Tensor compress_memories(const net::Network& network, const LayerParameters& parameters,
                              const at::Tensor& states, const at::Tensor& usage);
 
-// Returns the newest states of concat(older, newer), as many as `older` has, in their own storage.
+// Returns the newest states of concat(older, newer), as many as `older` has, in new storage.
 at::Tensor newest_states(const at::Tensor& older, const at::Tensor& newer);
 
 struct CompressiveOutput {
   at::Tensor states;             // [batch, segment, d_model]
   at::Tensor compressed_memory;  // for the next step
-  at::Tensor reconstruction;     // the compression's loss; undefined unless training learns it
+  at::Tensor reconstruction;     // loss of a learned compression; undefined outside training
 };
 
 // Runs the layer that reads the stage `input`. `window` is concat(compressed memory, memory,
-// segment), and `states` are its last states. After this step, the oldest input.segment states of
-// concat(memory, segment) are evicted, compressed, and enter the compressed memory.
+// segment), and `states` are its segment. After the layer has run, the oldest input.segment states
+// of concat(memory, segment) are evicted, and their compression enters the compressed memory.
 CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& window,
                                         const at::Tensor& states, const net::Stage& input,
                                         const at::Tensor& positions);

@@ -215,8 +215,8 @@ at::Tensor DecodeStep::new_groups(const net::Stage& stage, const at::Tensor& win
 at::Tensor DecodeStep::states_of_tokens(const net::Stage& output, const at::Tensor& /*states*/,
                                         const at::Tensor& window) {
   // With the stride g, (p + 1) / g new states are complete at token p of the segment. The token
-  // takes the last of them, or the state before the new states. A stage that keeps no state before
-  // them has zeros instead.
+  // takes the last of them, or, if there is none, the state before the new states. If the stage
+  // does not keep that state, the token takes zeros.
   const bool has_older = output.memory + output.segment > output.new_states;
   const at::Tensor all =
       has_older

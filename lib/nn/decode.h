@@ -43,10 +43,10 @@ class KvCache {
 struct DecodeStage {
   KvCache states;
   std::optional<KvCache>
-      keys_values;  // [.., 2, n_head, d_head]; made at the segment's first states
-  // A Compressive Transformer keeps n_cm compressed states, their keys and values, and, for the
-  // pool most-used, the attention that each index of the window has received in this segment,
-  // summed over queries.
+      keys_values;  // [.., 2, n_head, d_head]; made when a segment's first states arrive
+  // A Compressive Transformer keeps n_cm compressed states, and their keys and values. With the
+  // pool most-used, `usage` is the attention that each index of the window has received in this
+  // segment, summed over queries.
   at::Tensor compressed, compressed_keys_values, usage;
   at::Tensor positions;  // position_scores() of the complete window, the same for all streams
 };
@@ -54,9 +54,9 @@ struct DecodeStage {
 // Holds the state of decoding. Decoding can only begin between segments.
 class DecodeState {
  public:
-  // `memory` is the memory of `batch` streams after ModelAtLengths::forward() or forward_stream().
-  // `age` is the number of tokens of the document before the segment, for a network that resets its
-  // memory at documents. The `options` are the model's.
+  // `memory` is the memory of `batch` streams, from start_memory(), forward() or forward_stream()
+  // of ModelAtLengths. For a network that resets its memory at documents, `age` is the number of
+  // tokens that the current document has before the segment. The `options` are the model's.
   DecodeState(const net::Geometry& geometry, const Memory& memory, std::int64_t batch,
               const at::TensorOptions& options, std::int64_t age = 0);
 
@@ -65,12 +65,12 @@ class DecodeState {
   DecodeState& operator=(DecodeState&&) = default;
 
   std::int64_t batch() const;
-  // Returns the streams with these indexes in memory of their own. An index may occur several
+  // Returns a copy of the streams with these indexes, in this order. An index may occur several
   // times.
   DecodeState streams(const std::vector<std::int64_t>& indexes) const;
-  // Returns the bytes of memory that one stream takes.
+  // Estimates the bytes of storage that one stream takes.
   std::int64_t bytes_per_stream() const;
-  // Returns the memory after complete segments, valid until the next change of the state. Throws
+  // Returns the memory between two segments. It is valid until this object changes. Throws
   // std::logic_error inside a segment.
   Memory memory() const;
   // Call this if the next token begins a document.

@@ -1,11 +1,11 @@
-// Declares the options of a step, and its dropout and droppath. They use a counter-based generator:
-// every random bit is a function of (seed, step, site, element index). So no state has to be saved,
-// and any number of threads gives the same mask. An update that is repeated with other data after a
-// divergence has the same masks.
+// Declares the options of a step, and its dropout and droppath. Dropout and droppath use a
+// counter-based generator: every random bit is a function of (seed, step, site, element index). So
+// no state has to be saved, and any number of threads gives the same mask. An update that is
+// repeated with other data after a divergence has the same masks.
 //
-// On devices other than the CPU the masks come from the device's own generator, which a CUDA graph
-// can replay. Training on such a device seeds the generator for every step (seed_generator()), and
-// dropout_kept(), dropout() and dropout_of_shared() do not read seed and step there.
+// On devices other than the CPU, dropout_kept(), dropout() and dropout_of_shared() do not read the
+// StepOptions' seed and step: their masks come from the device's own generator, which a CUDA graph
+// can replay. Training on such a device seeds that generator for every step (seed_generator()).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -22,23 +22,25 @@ struct Places {
   std::int64_t first = 0, end = 0;
 };
 
-// Holds the options of a step. Training needs seed and step: dropout, attention dropout and
-// droppath depend only on seed and step, so no random state has to be saved.
+// Holds the options of a step. Training needs seed and step: the random bits of dropout, attention
+// dropout and droppath are derived from them, so no random state has to be saved.
 struct StepOptions {
   bool training = false;
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   // If true, gradients also flow through memories. This serves to measure context, never to train.
   bool through_memory = false;
-  // For every row, this is the number of tokens of its document before the segment. A network with
-  // reset_memory_at_documents needs it; for any other it must be empty (nn/memory.h).
+  // For every row, this is the number of tokens before the segment that belong to the document of
+  // the segment's first token. A network with reset_memory_at_documents needs it (or age_tensor);
+  // for others it must be empty (nn/memory.h).
   std::vector<std::int64_t> document_offsets = {};
-  // If this step computes a micro-batch, its rows begin at this row of the complete batch. A
-  // micro-batch gets its part of the batch's masks, so that dividing the batch does not change the
-  // result.
+  // If this step computes a micro-batch, its rows begin at this row of the complete batch. On the
+  // CPU, a micro-batch gets its part of the batch's masks, so that dividing the batch does not
+  // change the result.
   std::int64_t first_row = 0;
-  // A step that must not wait for the host (train/device_step.h) reads the host's choices for each
-  // step from these tensors on the model's device. If they are undefined, the host chooses.
+  // A step that must not wait for the host (train/device_step.h) finds in these tensors, on the
+  // model's device, what the host has chosen for this step. If they are undefined, the step reads
+  // document_offsets and computes droppath's choice itself.
   at::Tensor age_tensor = {};     // [rows] int64, used instead of `document_offsets`
   at::Tensor scale_weights = {};  // [scales]: the factors of average_scales()
   // If given, every layer adds to this map the attention of those queries whose places are in
@@ -66,27 +68,27 @@ struct DropoutSite {
 };
 
 // Returns factors [shape]: 0 with probability `rate` (in steps of 1/65536), else dropout_factor().
-// The first dimension is that of the batch's rows, beginning with step.first_row. There may be at
-// most 2^35 elements up to the last row. The elements are drawn on the CPU for any device.
+// The first dimension has rows of the batch, beginning with step.first_row. These rows and all rows
+// before them may have at most 2^35 elements. The elements are drawn on the CPU for any device.
 // `options` must have a dtype.
 at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step,
                         DropoutSite site, const at::TensorOptions& options);
 
-// Returns uint8 [shape]: 1 for a kept element, else 0. On the CPU, dropout_mask() keeps the same
-// elements; another `device` draws from its own generator.
+// Returns uint8 [shape]: 1 for a kept element, else 0. For the CPU, the kept elements are those of
+// dropout_mask(); another `device` draws from its own generator.
 at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& step,
                         DropoutSite site, const at::Device& device = at::kCPU);
 
-// Returns the factor of the kept elements: 65536 / (65536 - dropped), with `dropped` the rate in
-// steps of 1/65536.
+// Returns the factor of the kept elements: 65536 / (65536 - dropped), where `dropped` is the rate
+// in steps of 1/65536.
 double dropout_factor(double rate);
 
-// Returns `states` times their mask; `states` themselves outside of training or if `rate` is 0.
+// Returns `states` times their mask. Outside of training, or if `rate` is 0, returns `states`.
 at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& step,
                    DropoutSite site);
 
-// Does the same for states without rows of the batch, such as the position table: all micro-batches
-// get the same mask, whatever step.first_row is.
+// Does the same for states that do not have the batch's rows, such as the position table: on the
+// CPU all micro-batches get the same mask, because step.first_row is not read.
 at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOptions& step,
                              DropoutSite site);
 
@@ -94,8 +96,9 @@ at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOp
 // row differs between processes, which would otherwise draw the same masks.
 void seed_generator(const at::Device& device, const StepOptions& step);
 
-// Returns the first scale (0-based) that enters the average of `scales` scales: in training j-1
-// with probability rate / (scales - 1) for each j = 2..scales, else 0 (paper, section 2.3).
+// Returns the first scale (0-based) that enters the average of `scales` scales. In training this is
+// j-1 with probability rate / (scales - 1) for each j = 2..scales. Otherwise it is 0 (paper,
+// section 2.3).
 std::int64_t droppath_first_scale(std::int64_t scales, double rate, const StepOptions& step);
 
 }  // namespace ql::nn

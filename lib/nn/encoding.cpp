@@ -7,8 +7,8 @@
 namespace ql::nn {
 
 // Returns sinusoids [length, d_model] of `length` distances or places, from nearest + length - 1
-// down to `nearest`: sines, then cosines. Distances above network.clamp_len, if that is set, have
-// the sinusoids of clamp_len.
+// down to `nearest`. Each row has sines, then cosines. If network.clamp_len is set, larger
+// distances have the sinusoids of clamp_len.
 static at::Tensor sinusoids(const net::Network& network, std::int64_t length,
                             const at::TensorOptions& options, std::int64_t nearest = 0) {
   const auto wide = at::TensorOptions(at::kDouble).device(options.device());

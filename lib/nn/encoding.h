@@ -11,18 +11,19 @@
 
 namespace ql::nn {
 
-// Every layer gets the scores of positions in three steps. position_table() makes a table that
-// depends on lengths alone; training may drop elements of the table. position_scores() turns the
-// table of a window into scores by distance. kernels/attention.h, which does not depend on the
-// encoding, adds these scores to the content scores of queries and keys.
+// Every layer gets the scores of positions in three steps. position_table() makes a table, which
+// does not depend on weights or tokens; training may drop elements of the table. position_scores()
+// turns the table of a window into a vector for each distance and head. kernels/attention.h, which
+// does not depend on the encoding, adds the products of queries with these vectors to the content
+// scores of queries and keys.
 
-// Returns the embeddings `embedded` [batch, length, d_model] of tokens plus what the encoding adds
-// to them. `place` is the index of the first token in its segment.
+// Returns `embedded`, the embeddings [batch, length, d_model] of tokens, plus what the encoding
+// adds to them. `place` is the index of the first token in its segment.
 at::Tensor add_places(const net::Network& network, const at::Tensor& embedded, std::int64_t place);
 
 // Returns the table of a window: row k belongs to the distance length - 1 - k, so a shorter window
-// uses the last rows. Sinusoids are [length, d_model]. An encoding that needs only the length has
-// an empty table [length, 0].
+// uses the last rows. A table of sinusoids is [length, d_model]. An encoding that needs only the
+// length has an empty table [length, 0].
 at::Tensor position_table(const net::Network& network, std::int64_t length,
                           const at::TensorOptions& options);
 

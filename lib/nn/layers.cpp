@@ -17,13 +17,13 @@ namespace ql::nn {
 namespace {
 
 // Returns a + b, computed in place of `a` if both have the same precision. Otherwise the sum has
-// the wider precision: sums of layers are float32, whatever the precision of their matrix products.
+// the wider precision: a layer's sums stay float32 if its matrix products are bfloat16.
 at::Tensor sum_of(at::Tensor a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() ? a.add_(b) : a + b;
 }
 
-// The memory needs no queries, so a separate matrix product for queries costs less than one product
-// over the complete window.
+// The memory needs no queries, so a separate matrix product for queries costs less than a joint
+// product with keys and values over the complete window.
 at::Tensor project_queries(const net::Network& network, const at::Tensor& normalized,
                            const at::Tensor& weight) {
   return kernels::project(normalized, weight).unflatten(2, {network.n_head, network.d_head});
@@ -72,9 +72,9 @@ struct Sums {
 //   w_ij = f(q_i + u + r_(m+i)) . f(k_j + v + r_j)
 //   sum_i = (sum_j w_ij value_j) / (1e-6 + sum_j w_ij)
 //
-// for the keys j <= m + i of query i, which is at window index m + i. The parameters are thus those
-// of relative attention. Returns [batch, segment, H, d_head]. The input must have no reach and no
-// probability_kept.
+// for the keys j <= m + i of query i, which is at window index m + i after m states of memory. The
+// parameters are thus those of relative attention. Returns [batch, segment, H, d_head]. The input
+// must have no reach and no probability_kept.
 at::Tensor linear_attention(const kernels::AttentionInput& input) {
   const std::int64_t streams = input.queries.size(0);
   if (streams > 1 && kernels::BatchInvariant::live()) {
@@ -125,8 +125,9 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   const std::int64_t keys = context.keys_per_state;
 
   kernels::AttentionInput input;
-  // A query is at the window index of the last of its keys. The query is repeated at the indexes of
-  // its other keys, because attention expects a query for each of the window's last keys.
+  // The state of a query has `keys` keys, and the query is at the window index of the last of them.
+  // It is repeated at the indexes of the others, because attention expects a query for each key of
+  // the segment.
   input.queries = keys > 1 ? queries.repeat_interleave(keys, 1) : queries;
   input.keys_values = keys_values;
   input.positions = context.position_scores.defined()
@@ -228,13 +229,13 @@ static at::Tensor finish_layer(const LayerContext& context, const at::Tensor& re
                                const at::Tensor& of_heads) {
   const AttentionParameters& attention = context.parameters.attention;
   const FeedForwardParameters& forward = context.parameters.feed_forward;
-  // A piece can use the fused operations: one thread computes their matrix products, so the bits do
-  // not depend on the number of threads.
+  // A piece of work can use the fused operations: one thread computes the piece's matrix products,
+  // so the bits do not depend on the number of threads.
   if (machine::uses_kernels(recent) && machine::in_piece() && !kernels::BatchInvariant::live()) {
     return finish_fused_layer(context, recent, of_heads);
   }
-  // Sums are computed in place of their first summand: nothing else holds that summand, and no
-  // gradient needs it.
+  // sum_of() may overwrite its first operand: nothing else holds that operand, and no gradient
+  // needs it.
   const at::Tensor attended = sum_of(dropout(of_heads, context.network.dropout, context.step,
                                              {DropoutSite::kAttentionOutput, context.layer}),
                                      recent);
@@ -255,14 +256,14 @@ at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor
   const at::Tensor normalized = attention_states(context, window);
   const std::int64_t segment = states.size(1), memory = window.size(1) - segment;
   const std::int64_t d_heads = context.network.n_head * context.network.d_head;
-  // One split has a single gradient, whereas a narrow() for each weight would have one of the size
-  // of both, padded with zeros.
+  // One split has a single gradient. With a narrow() for each of the two weights, each would have a
+  // gradient of the size of qkv_net, padded with zeros.
   const std::vector<at::Tensor> weights =
       context.parameters.attention.qkv_net.split_with_sizes({d_heads, 2 * d_heads});
   const at::Tensor queries =
       project_queries(context.network, normalized.narrow(1, memory, segment), weights[0]);
-  // Sums of layers stay float32: a compression may have rounded `states`, but `window` is not
-  // rounded.
+  // Sums of layers get the precision of `window`: a widening may have rounded `states`, but not the
+  // memory in `window`.
   return finish_layer(
       context, states.to(window.scalar_type()),
       attend(context, queries, {project_keys_values(context.network, normalized, weights[1])},

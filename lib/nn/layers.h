@@ -1,6 +1,6 @@
-// Computes one Transformer-XL layer: relative or linear attention, and a position-wise feed-forward
-// network, each with a residual connection and a layer norm (before attention or network if
-// `pre_lnorm`, else after the sum).
+// Computes one Transformer-XL layer: softmax or linear attention, and a position-wise feed-forward
+// network, each with a residual connection and a layer norm. The norm comes first if `pre_lnorm` is
+// true, otherwise after the residual sum.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@
 
 namespace ql::nn {
 
-// Holds everything that a layer reads besides its input.
+// Holds all that a layer reads besides its input, and optional results.
 struct LayerContext {
   const net::Network& network;
   const LayerParameters& parameters;
@@ -34,10 +34,10 @@ struct LayerContext {
 };
 
 // Runs the layer. `window` [batch, memory + segment, d_model] holds states before the norm, and
-// `states` [batch, segment, d_model] are its last states; `positions` is the position_table() of
-// the window. Returns [batch, segment, d_model]. On the CPU, operations of our own compute the
-// layer in fewer passes over memory. These operations treat the window's memory as constant, so a
-// step with StepOptions::through_memory does not use them.
+// `states` [batch, segment, d_model] are the window's last states. `positions` is the
+// position_table() of the window. Returns [batch, segment, d_model]. On the CPU, operations of our
+// own compute the layer with fewer passes over its tensors. These operations treat the window's
+// memory as constant, so a step with StepOptions::through_memory does not use them.
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
                      const at::Tensor& states, const at::Tensor& positions);
 
@@ -57,7 +57,7 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,
 // d_model].
 at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& normalized);
 
-// Returns the input of queries, keys and values: `states` themselves, normalized if `pre_lnorm`.
+// Returns the input of queries, keys and values: `states`, normalized only if `pre_lnorm` is true.
 at::Tensor attention_states(const LayerContext& context, const at::Tensor& states);
 
 }  // namespace ql::nn

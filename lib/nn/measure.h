@@ -14,12 +14,12 @@
 
 namespace ql::nn {
 
-// Averages the attention probability of a key by its distance to the query, layer by layer and head
-// by head, over those queries of a stream that count (add()).
+// Averages the attention probability of keys by their distance to the query, for each layer and
+// each head. Only the queries that count enter the average (add()).
 class AttentionMap {
  public:
   // Makes an empty map for the layers of this geometry. Throws ConfigError for linear attention,
-  // which has no probabilities.
+  // which has no probabilities, and for query_only_pooling.
   AttentionMap(const net::Network& network, const net::Geometry& geometry);
 
   // Adds the attention of one layer: probabilities [batch, n_head, segment, window], where the
@@ -33,7 +33,7 @@ class AttentionMap {
     std::int64_t head = 0;
     std::int64_t states = 0;  // from query to key; 0 is the query's own index
     // This is the distance in tokens, as the newest query sees it: a state of scale i stands for
-    // g(i) tokens, a compressed state for the tokens of all states that it was made from.
+    // g(i) tokens, and a compressed state of a Compressive Transformer for `rate` tokens.
     std::int64_t tokens = 0;
     std::int64_t queries = 0;  // queries that count and have a key at this distance
     double probability = 0;    // mean over these queries
@@ -48,14 +48,14 @@ class AttentionMap {
   std::vector<std::vector<std::int64_t>> counts_;  // of each layer [window]
 };
 
-// Measures the context lengths of a running model by gradients: an output state depends on the
-// tokens whose embeddings have a derivative in it, through all memories.
+// Measures the context lengths of a running model by gradients: an output state depends on a token
+// if its gradient with respect to the token's embedding, through all memories, is not zero.
 
 struct MeasureOptions {
   // At most this many random streams are read, and their dependencies are joined. Reading ends
   // earlier with the first stream that adds nothing. A single stream may miss a token: a maximum
-  // passes the gradient to only one of its states, a ReLU that is zero passes no gradient, and an
-  // attention weight can underflow if another state has almost all of the probability.
+  // over states passes the gradient to only one of them, a ReLU that is zero passes no gradient,
+  // and an attention weight can underflow if another state has almost all of the probability.
   std::int64_t streams = 6;
   std::uint64_t seed = 1;
   // Positions are differentiated together, which is faster, as long as their graph has at most
@@ -65,7 +65,7 @@ struct MeasureOptions {
 
 struct MeasuredContext {
   // For each of the n_s positions of a segment, this is the number of tokens from the position back
-  // to the oldest token with a nonzero gradient; 0 if only the position's own token has one.
+  // to the oldest token with a nonzero gradient; 0 if no earlier token has one.
   std::vector<std::int64_t> lengths;
   std::int64_t streams = 0;        // streams that were read
   std::int64_t stream_tokens = 0;  // tokens of each stream
@@ -73,10 +73,9 @@ struct MeasuredContext {
   net::ContextLength context() const { return net::range_of(lengths); }
 };
 
-// Reads random tokens step by step from empty memories, in complete segments and for two segments
-// more than the exact length reaches back, so that a dependency further back would show. The
-// memories stay in the graph. A random projection of each state of the last segment is
-// differentiated.
+// Reads segments of random tokens, beginning with memories of zeros. It reads two segments more
+// than the exact length reaches back, so that a dependency further back would show. The memories
+// stay in the graph. A random projection of each state of the last segment is differentiated.
 //
 // The measured lengths are never too long, and too short only if all streams miss a token. `model`
 // should be float64, because the derivative for the oldest token is a product over all layers and

@@ -45,7 +45,7 @@ Memory zero_memory(const net::Geometry& geometry, std::int64_t batch,
 void check_memory(const Memory& memory, const net::Geometry& geometry, std::int64_t batch) {
   constexpr const char* kRemedy =
       "start again with an empty memory for these lengths and this batch";
-  // Tensors of kMeta have shapes and take no memory.
+  // Tensors on the device kMeta have shapes but no storage.
   const std::vector<NamedTensor> expected = zero_memory(geometry, batch, at::kMeta).named();
   const std::vector<NamedTensor> found = memory.named();
   if (memory.stages.size() != geometry.stages.size() || found.size() != expected.size()) {

@@ -13,14 +13,14 @@
 
 namespace ql::nn {
 
-// The recurrent memory has the states just before the next segment (paper, section 2.3). Every
-// input of a layer has a memory, and so has every output of a scale that compression or
-// accumulation reads.
+// The recurrent memory has the states just before the next segment (paper, section 2.3). In a
+// network with memory, every layer's input has one, and so has a scale's output if compression or
+// accumulation reads old states of it.
 
 // Holds the memory of one stage.
 struct StageMemory {
-  at::Tensor states;      // [batch, n_m(i), d_model]; undefined if the stage keeps none
-  at::Tensor compressed;  // [batch, n_cm, d_model]; undefined if the stage keeps none
+  at::Tensor states;      // [batch, n_m(i), width]; undefined if the stage keeps none
+  at::Tensor compressed;  // [batch, n_cm, width]; undefined if the stage keeps none
 };
 
 // Holds the memory from one step to the next, without gradient unless StepOptions::through_memory
@@ -62,15 +62,15 @@ MemoryCover memory_cover(const net::Stage& stage);
 MemoryCover compressed_memory_cover(const net::Geometry& geometry);
 
 // Returns, for each row, how many of the newest states belong to the document that began
-// `document_offsets` [rows] int64 tokens before T. A state belongs to the document if it covers one
-// of the document's tokens, or if it entered in a step that began inside the document. The count
-// may exceed the length of the memory. It is 0 if T is the first token of the document.
+// `document_offsets` tokens before T; both are [rows] int64. A state belongs to the document if it
+// covers one of the document's tokens, or if it entered in a step that began inside the document.
+// The count may exceed the length of the memory. It is 0 if T is the first token of the document.
 at::Tensor document_states(const MemoryCover& cover, const at::Tensor& document_offsets);
 
 // Returns a mask [rows, length] that is true for the states of a memory that must become zeros. The
-// mask is undefined without document offsets, and if no state must become zeros, which is usual far
-// from the start of a document. The host does not read offsets that are on a device
-// (StepOptions::age_tensor), so for them the mask is always defined.
+// mask is undefined if there are no document offsets. It is also undefined if no state must become
+// zeros, as usual far from the start of a document. The host does not read offsets that are on a
+// device (StepOptions::age_tensor), so for them the mask is always defined.
 at::Tensor forgotten_states(const MemoryCover& cover, std::int64_t length, const StepOptions& step,
                             const at::Device& device);
 

@@ -63,8 +63,8 @@ at::Tensor Model::check_ids(const at::Tensor& ids, const char* what) const {
   if (!ids.defined() || ids.dim() != 2 || ids.scalar_type() != at::kLong || ids.numel() == 0) {
     throw ConfigError(what, "expected a batch x segment tensor of int64");
   }
-  // Reading ids that are on an accelerator would make the host wait, so the caller has checked such
-  // ids before, on the CPU.
+  // Reading ids that are on an accelerator would make the host wait, so the caller must have
+  // checked such ids before, on the CPU.
   if (machine::uses_kernels(ids)) {
     const std::int64_t lowest = ids.min().item<std::int64_t>();
     const std::int64_t highest = ids.max().item<std::int64_t>();
@@ -169,8 +169,8 @@ static LengthTables make_tables(const Model& model, const net::Lengths& lengths)
   return tables;
 }
 
-// Throws ConfigError unless every row has a valid offset, or, if offsets are not `needed`, the list
-// is empty.
+// Throws ConfigError unless there is an offset of at least 0 for every row if offsets are `needed`,
+// and none if they are not.
 static void check_ages(bool needed, const std::vector<std::int64_t>& document_offsets,
                        std::int64_t rows) {
   const std::int64_t expected = needed ? rows : 0;

@@ -19,15 +19,16 @@
 namespace ql::nn {
 
 // A Model has the parameters of a network, its embedding and its softmax. ModelAtLengths runs the
-// layers between embedding and softmax. Parameters have the names of the public PyTorch
+// embedding and all layers before the softmax. Parameters have the names of the public PyTorch
 // Transformer-XL, so that published weights load.
 //
 // Shapes: tokens [batch, segment] int64, states [batch, length, d_model], losses [batch, segment]
 // in nats.
 class Model {
  public:
-  // Parameters are zero until initialise() or load_weights(). `options` carries dtype (float32, or
-  // float64 in tests) and device. Throws ConfigError if the network cannot be built.
+  // Parameters are zero until initialise() or load_weights(). `options` has the dtype (float32, or
+  // float64 in tests and in measure_context()) and the device. Throws ConfigError if the network
+  // cannot be built.
   Model(const net::Network& network, const at::TensorOptions& options);
   Model(Model&&) = default;
   Model& operator=(Model&&) = default;
@@ -46,21 +47,22 @@ class Model {
 
   // Returns the embeddings [batch, segment, d_model] of tokens [batch, segment], scaled by
   // sqrt(d_model) and then changed by add_places() (nn/encoding.h). `place` is the index of the
-  // first token in its segment. The input is adaptive: it has the clusters of net/cost.h. Throws
-  // ConfigError for another shape, and FormatError for a token that is not in the vocabulary (which
-  // is checked only for tokens on the CPU).
+  // first token in its segment. The embedding is adaptive: it has the clusters of net/cost.h.
+  // Throws ConfigError for another shape or dtype, and FormatError for a token that is not in the
+  // vocabulary (which is checked only for tokens on the CPU).
   at::Tensor embed(const at::Tensor& tokens, std::int64_t place = 0) const;
 
-  // Returns the negative log-likelihood of every target [batch, segment] under the softmax over
-  // `states`. Throws as embed() does.
+  // Returns the negative log-likelihood of every target, [batch, segment]. `states` are the states
+  // from which the targets are predicted. Throws as embed() does.
   at::Tensor losses(const at::Tensor& states, const at::Tensor& targets) const;
 
-  // Returns the log probability of every token, [batch, segment, vocab_size]. The size of the
-  // result limits how many states a caller can pass at a time. Throws ConfigError for states of
-  // another shape.
+  // Returns the log probability of every token of the vocabulary, [batch, length, vocab_size]. The
+  // size of the result limits how many states a caller can pass at a time. Throws ConfigError for
+  // states of another shape.
   at::Tensor log_probabilities(const at::Tensor& states) const;
 
-  // Returns logits of the same shape whose softmax gives these probabilities (kernels/softmax.h).
+  // Returns logits [batch, length, vocab_size] whose log-softmax is log_probabilities()
+  // (kernels/softmax.h).
   at::Tensor logits(const at::Tensor& states) const;
 
   // Returns the sum of losses() times `factor`, a scalar. With the factor 1 / targets.numel() this
@@ -77,11 +79,11 @@ class Model {
   Parameters parameters_;
 };
 
-// While an object of this class lives, matrix products with the weights of `model` use this
-// precision, in this thread and in the pieces of work that the thread divides (machine/threads.h).
-// On the CPU, parameters get rounded copies (kernels/product.h), so the parameters must not change
-// before the object's end; on other devices LibTorch's autocast rounds. A model has at most one
-// such object at a time.
+// While an object of this class lives, matrix products with the weights of `model` use `precision`,
+// in this thread and in the pieces into which this thread divides its work (machine/threads.h). For
+// bfloat16 on the CPU, parameters get rounded copies (kernels/product.h), so the parameters must
+// not change before the object's end. On other devices LibTorch's autocast rounds. A model has at
+// most one such object at a time.
 class ModelPrecision {
  public:
   ModelPrecision(const Model& model, machine::Precision precision);
@@ -111,8 +113,8 @@ struct LengthTables {
 
 class ModelAtLengths {
  public:
-  // `model` must outlive this object; its weights may change. Throws ConfigError if the lengths do
-  // not fit the network.
+  // `model` must outlive this object; the model's weights may change. Throws ConfigError if the
+  // lengths do not fit the network.
   ModelAtLengths(const Model& model, const net::Lengths& lengths);
 
   const Model& model() const { return model_; }
@@ -120,14 +122,14 @@ class ModelAtLengths {
 
   Memory start_memory(std::int64_t batch) const;
 
-  // Returns the last layer's output states [batch, segment, d_model] for tokens [batch, segment],
-  // and replaces `memory` by the memory of the next step. Throws ConfigError if tokens, memory and
+  // Returns the states [batch, segment, d_model] of the last stage for tokens [batch, segment], and
+  // replaces `memory` by the memory of the next step. Throws ConfigError if tokens, memory and
   // `step.document_offsets` do not fit together, and FormatError for a token that is not in the
   // vocabulary (which is checked only for tokens on the CPU).
   //
   // `reconstruction`, if given, is set to the auxiliary loss by which a compressive network learns
   // its convolution and decoder (nn/compression.h): a scalar to add to the loss with a small weight
-  // (the paper: 0.01), or undefined if there is nothing to learn.
+  // (the paper: 0.01), or undefined outside training and if there is nothing to learn.
   at::Tensor forward(const at::Tensor& tokens, Memory& memory, const StepOptions& step,
                      at::Tensor* reconstruction = nullptr) const;
 
@@ -149,8 +151,8 @@ class ModelAtLengths {
                             AttentionMap* map = nullptr,
                             const std::vector<Places>& shown = {}) const;
 
-  // Computes forward() without dropout and gradient for the next tokens [batch, count] of any
-  // number of streams. Inside a segment, nothing is computed again for earlier tokens. Returns
+  // Computes forward() without dropout and gradient for the next tokens [batch, count] of the
+  // streams in `growing`. Inside a segment, nothing is computed again for earlier tokens. Returns
   // states [batch, count, d_model]. On the CPU the bits of a stream's states do not depend on the
   // other streams.
   at::Tensor forward_next(const at::Tensor& tokens, DecodeState& growing) const;

@@ -19,7 +19,7 @@ struct NamedTensor {
 };
 
 // Parameters holds the parameters of a network by role. Names and shapes are those of the public
-// PyTorch Transformer-XL; linear layers hold [outputs, inputs].
+// PyTorch Transformer-XL; the weights of linear layers are [outputs, inputs].
 
 struct AttentionParameters {
   at::Tensor qkv_net;      // [3 * n_head * d_head, d_model]: queries, keys, values
@@ -40,8 +40,8 @@ struct FeedForwardParameters {
   at::Tensor norm_bias;     // [d_model]
 };
 
-// Holds the convolution that compresses old memories, and the transposed convolution that decodes
-// them. Only training uses the decoder. Both are undefined unless the network learns them.
+// Holds the convolution that compresses old memories, and the decoder, a transposed convolution
+// that only training uses. The tensors of each are undefined unless the network learns it.
 struct CompressionParameters {
   at::Tensor weight;          // [d_model, d_model, rate]: outputs, inputs, index in the group
   at::Tensor bias;            // [d_model]
@@ -62,9 +62,9 @@ struct Parameters {
   kernels::SoftmaxWeights softmax;
   std::vector<at::Tensor> embedding_projections;  // [d_model, width] or undefined, one per table
   std::vector<LayerParameters> layers;
-  // These lists have an entry for every scale, undefined if the scale has no map. A widening
+  // These lists have an entry for every scale, undefined if the scale has no such map. A widening
   // [width, previous width] maps the states of the previous scale to the width of this scale. A
-  // narrowing [d_model, width] maps the states that accumulation averages to d_model.
+  // narrowing [d_model, width] maps a scale's states to d_model, before accumulation averages them.
   std::vector<at::Tensor> widenings;
   std::vector<at::Tensor> narrowings;
 
@@ -77,9 +77,9 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
 
 // Draws initial values of the parameters (paper, appendix E, and the public Transformer-XL code).
 // Weights, embeddings, u and v are drawn from normal(0, init_std), layer norm weights from
-// normal(1, init_std), and the projections of embeddings narrower than d_model from normal(0,
-// proj_init_std). Widenings and narrowings become identity matrices, and all other biases become 0.
-// Every value is a function of (seed, parameter, index).
+// normal(1, init_std), and the projections between embeddings and d_model from normal(0,
+// proj_init_std). Widenings and narrowings become identity matrices. Biases other than u and v
+// become 0. Every value is a function of (seed, parameter, index).
 void initialise(Parameters& parameters, const net::Network& network, std::uint64_t seed);
 
 }  // namespace ql::nn

@@ -30,7 +30,7 @@ Step::Step(const Model& model, const LengthTables& tables, const StepOptions& op
 at::Tensor Step::run(at::Tensor states) {
   const net::Network& network = model_.network();
   at::Tensor window;  // a scale's output window, then its groups that become new states
-  at::Tensor finer;   // the states that were compressed, if they are keys of the next layer
+  at::Tensor finer;   // the states before compression, if the next layer's keys come from them
   std::vector<at::Tensor> upsampled;
   for (std::size_t i = 0; i < geometry_.stages.size(); ++i) {
     const net::Stage& stage = geometry_.stages[i];
@@ -147,9 +147,9 @@ at::Tensor Step::layer(const LayerContext& context, const net::Stage& input,
   return output.states;
 }
 
-// These limit the states of one piece of a chunk. A BLAS copies all weights for every piece, so the
-// largest pieces are best, as long as there are enough pieces and a layer's intermediate results
-// for a piece stay in a cache.
+// These limit the number of states in one piece of work. A BLAS copies all weights for every piece,
+// so the largest pieces are best, as long as there are enough pieces and a layer's intermediate
+// results for a piece stay in a cache.
 constexpr std::int64_t kFewestStatesOfPiece = 256, kMostStatesOfPiece = 512;
 // Fewer pieces than this would leave threads without work.
 constexpr std::int64_t kFewestPieces = 8;
@@ -169,16 +169,17 @@ static at::Tensor memories_before(const at::Tensor& stream, std::int64_t steps,
   return stream.unfold(0, length, shift).narrow(0, 0, steps).movedim(-1, 1);
 }
 
-// Returns the memory [1, length, ...] after the last step, in its own storage.
+// Returns the memory [1, length, ...] after the last step, in new storage.
 static at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& entering) {
   const std::int64_t steps = entering.size(0), shift = entering.size(1), length = carry.size(1);
   const std::int64_t last = std::min(steps, (length + shift - 1) / shift);
   return newest_states(carry, entering.narrow(0, steps - last, last).flatten(0, 1).unsqueeze(0));
 }
 
-// Computes the keys and values of every state once, when the state is in a segment. The segments of
-// the chunk are computed in pieces: first the keys and values of all segments, then everything
-// else, because a segment's memory consists of the segments before it.
+// Computes the keys and values of a segment's states once, for this segment and for the memories of
+// later segments (not with `finer` or the pool most-used). The segments are computed in pieces:
+// first the keys and values of all segments, then everything else, because a segment's memory has
+// states of the segments before it.
 at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& input,
                                 const at::Tensor& states, const at::Tensor& finer) {
   if (geometry_.keeps_most_used()) return layer_row_by_row(context, input, states);
@@ -200,8 +201,8 @@ at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& i
   };
   at::Tensor carry, stream, place;
   if (input.memory > 0) carry = keys_values(memory.states);
-  // If all states of a segment enter the memory, the pieces write their keys and values directly
-  // into the stream of that memory. A separate copy would cost 2 % of an evaluation.
+  // If all states of a segment enter the memory, their keys and values are written directly into
+  // the stream of that memory. A separate copy would cost 2 % of an evaluation.
   if (carry.defined() && !finer.defined() && input.new_states == input.segment) {
     std::vector<std::int64_t> shape = carry.sizes().vec();
     shape.erase(shape.begin());

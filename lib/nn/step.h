@@ -1,4 +1,5 @@
-// Runs the step of a network: a segment of tokens in every row goes through all stages in turn.
+// Runs a step of a network: the tokens of every row, usually a segment, go through all stages in
+// turn.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -27,28 +28,29 @@ class Step {
   virtual ~Step() = default;
   Step(Step&&) = delete;
 
-  // Takes the embedded tokens [batch, n_s, d_model] and returns the last stage's states, of the
+  // Takes the embedded tokens [batch, tokens, d_model] and returns the last stage's states, of the
   // same shape.
   at::Tensor run(at::Tensor states);
-  // Returns the loss by which layers learn to compress, averaged over the layers, after run();
-  // undefined if no layer learns.
+  // After run(), returns the loss by which layers learn to compress, averaged over the layers. It
+  // is undefined if no layer learns.
   at::Tensor reconstruction() const;
 
  protected:
-  // The other kinds override these functions. Here the rows are independent streams.
+  // The other kinds of step override some of these functions. Here the rows are independent
+  // streams.
 
   // Returns the output of the layer that reads the stage `input`, and replaces the stage's memory
   // by the next one. If keys_per_state is above 1, the window has `finer` [batch, segment_keys(),
-  // d_model] instead of the states; otherwise `finer` is undefined.
+  // width] instead of the segment's `states`; otherwise `finer` is undefined.
   virtual at::Tensor layer(const LayerContext& context, const net::Stage& input,
                            const at::Tensor& states, const at::Tensor& finer);
-  // Returns the window of a scale's output, and replaces its memory by the next one. This version
-  // returns concat(compressed memory, memory, segment), and works for every stage. The memory
-  // becomes the newest states of concat(memory, segment[:new_states]); the compressed memory does
-  // not change.
+  // Returns the window of a scale's output, and replaces the output's memory by the next one. This
+  // version returns concat(compressed memory, memory, segment), and works for every stage. The
+  // memory becomes the newest states of concat(memory, segment[:new_states]); the compressed memory
+  // does not change.
   virtual at::Tensor window_of(const net::Stage& stage, const at::Tensor& states);
-  // Returns the states [batch, c n, width] of the finer scale's window that become the n new states
-  // of `stage`.
+  // Returns those states [batch, c n, width] of the finer scale's `window` that are pooled into the
+  // next n states of `stage`.
   virtual at::Tensor new_groups(const net::Stage& stage, const at::Tensor& window);
   // Returns the state that each token takes from a scale, [batch, tokens, d_model]: the newest one
   // that covers no later token. `states` are the scale's output and `window` its window.
@@ -80,8 +82,8 @@ class Step {
 };
 
 // The rows are consecutive segments of one stream. A layer does not depend on the layers after it,
-// so a complete chunk of the stream goes through one layer before the next layer begins. Each row's
-// memory consists of the rows before it. This kind of step has no gradient and no dropout.
+// so all rows go through one layer before the next layer begins. The memory of a row has states of
+// the rows before it. This kind of step has no gradient and no dropout.
 class LayerwiseStep : public Step {
  public:
   using Step::Step;
@@ -106,7 +108,7 @@ class LayerwiseStep : public Step {
 // the segment computes again. This kind of step has no gradient and no dropout.
 class DecodeStep : public Step {
  public:
-  // Takes `tokens` new tokens of every row, and adds their states to `growing`.
+  // run() takes `tokens` new tokens of every row, and adds their states to `growing`.
   DecodeStep(const Model& model, const LengthTables& tables, const StepOptions& options,
              DecodeState& growing, std::int64_t tokens);
 
