@@ -19,8 +19,8 @@ namespace ql::generate {
 namespace {
 
 // A new window reads again the tokens that it shares with the previous window, this many tokens of
-// every row at a time. The number does not depend on the number of rows, so a sample has the same
-// bits in a batch of any size.
+// every row at a time. This constant does not depend on the number of rows, so a sample has the
+// same bits in a batch of any size.
 constexpr std::int64_t kReadAtOnce = 64;
 
 // Describes a prompt that was read. The objects that it refers to must outlive it.
@@ -73,7 +73,7 @@ class Samples {
     std::int64_t number;
     Sampler sampler;
     RecentTokens recent;
-    std::int64_t in_a_row;             // newest tokens that are options.until
+    std::int64_t in_a_row;             // number of newest tokens that are options.until
     std::vector<GeneratedToken> made;  // not yet passed on
     bool ends;
   };
@@ -106,8 +106,8 @@ class Samples {
     const auto on_cpu = [](const at::Tensor& all) {
       return all.to(at::kCPU, at::kFloat).contiguous();
     };
-    // Only a penalty depends on the sign of logits; without a penalty, log probabilities give the
-    // same choice.
+    // Only the repetition penalty depends on the sign of logits; without it, log probabilities give
+    // the same choice as logits.
     const bool penalty = options_.rules.repetition_penalty != 1;
     const at::Tensor scores =
         penalty ? model_.model().logits(states) : model_.model().log_probabilities(states);
@@ -144,7 +144,7 @@ class Samples {
     sample.ends = sample.in_a_row >= options_.until_times || position_ + 1 == options_.tokens;
   }
 
-  // Passes samples on one after the other, so that each sample is a document.
+  // Passes on the tokens of one sample after the other, so that each sample is a document.
   void pass_on(const Generator::Sink& sink) {
     for (; shown_ < samples_.size(); ++shown_) {
       for (const GeneratedToken& token : samples_[shown_].made) sink(token);
@@ -177,14 +177,14 @@ class Samples {
   nn::DecodeState growing_;
   at::Tensor window_;  // the tokens of the current window [rows, count], if windows slide
   std::vector<Sample> samples_;
-  std::vector<std::size_t> rows_;  // the samples that continue, as rows of growing_
+  std::vector<std::size_t> rows_;  // the sample of each row of growing_, as its index in samples_
   std::size_t shown_ = 0;  // the sample whose tokens are passed on as soon as they are chosen
   std::int64_t position_ = 0;
 };
 
 // At most this many samples are decoded as a batch, which reads the weights once for all of them.
 constexpr std::int64_t kSideBySide = 64;
-// A batch of several samples takes at most this fraction (1 / 8) of the available memory.
+// A batch of several samples takes at most the available memory divided by this number.
 constexpr std::int64_t kShareOfAvailable = 8;
 
 void check_tokens(const GenerationOptions& options, std::int64_t vocabulary) {

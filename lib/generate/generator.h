@@ -22,15 +22,15 @@ struct GenerationOptions {
   std::int64_t tokens = 0;              // maximum for each sample
   std::optional<shard::TokenId> until;  // the token that ends a sample
   std::int64_t until_times =
-      1;  // how often `until` has to come in a row, including tokens of the prompt
+      1;  // how often `until` has to come in a row, including the prompt's last token
   // In a network without memory a full window moves by this many tokens and reads its remaining
   // tokens again, so that tokens have the context of an evaluation with the same stride. 0: the
   // window moves by its length, and its first token sees no earlier token.
   std::int64_t stride = 0;
 };
 
-// Returns half a segment for a network without memory, so that a token in a moved window sees at
-// least the other half. Returns 0 for a network with memory.
+// Returns half a segment for a network without memory, so that a new token in a moved window sees
+// at least the other half. Returns 0 for a network with memory.
 std::int64_t usual_stride(const net::Geometry& geometry);
 
 struct GeneratedToken {
@@ -46,7 +46,7 @@ class Generator {
   // Takes the tokens of all samples in order: the first sample's as soon as they are chosen, then
   // the second's, and so on.
   using Sink = std::function<void(const GeneratedToken&)>;
-  // A Pause is called after each step, when all tokens that are in order are passed on.
+  // A Pause is called after each step, when all tokens that can be passed on in order have been.
   using Pause = std::function<void()>;
 
   // `name` is the prompts' name in messages. The model must outlive this object. Throws UsageError
@@ -56,9 +56,8 @@ class Generator {
 
   // Call this before put() if the prompt's next token begins a document.
   void begin_document();
-  // Takes the prompt's next tokens. Complete segments of them go through the network layer by
-  // layer. Throws Error for an id outside the vocabulary, and Interrupted if a signal requests a
-  // stop.
+  // Takes the prompt's next tokens. Complete segments go through the network layer by layer. Throws
+  // Error for an id outside the vocabulary, and Interrupted if a signal requests a stop.
   void put(const shard::TokenId* ids, std::size_t count);
   std::int64_t prompt_tokens() const { return position_; }
   // Ends the prompt, which must not be empty, and generates its samples. Throws Interrupted.
@@ -67,7 +66,7 @@ class Generator {
 
  private:
   std::int64_t segment() const { return model_.geometry().lengths.segment; }
-  // Returns the number of tokens that have gone through the network.
+  // Returns the number of tokens that were read or that left the window.
   std::int64_t tokens_read() const {
     return position_ - static_cast<std::int64_t>(waiting_.size());
   }

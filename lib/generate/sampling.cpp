@@ -64,7 +64,7 @@ shard::TokenId Sampler::choose(const float* logits, std::int64_t count, const Re
       left -= weights_[id_at(i)];
       if (left < 0) return static_cast<shard::TokenId>(id_at(i));
     }
-    // Because of rounding, a rest of `left` may remain.
+    // Because of rounding, `left` can remain at or above 0.
     return likeliest;
   };
   return filters ? draw(kept_.size(), [this](std::size_t i) { return kept_[i]; })

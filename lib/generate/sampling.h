@@ -12,15 +12,16 @@ namespace ql::generate {
 // The rules apply in this order. The defaults leave the network's probabilities as they are.
 struct SamplingRules {
   std::vector<shard::TokenId> without;  // never drawn
-  // A positive logit of a recent token is divided by this number, a negative one multiplied: CTRL's
-  // penalty (Keskar et al., 2019) in the form for logits of both signs that other samplers use.
+  // A positive logit of a recent token is divided by this number, and a negative one is multiplied
+  // by it. This is CTRL's penalty (Keskar et al., 2019), in the form that other samplers use for
+  // logits of both signs.
   double repetition_penalty = 1;
-  std::int64_t repetition_window = 0;  // tokens that count as recent; 0: all
+  std::int64_t repetition_window = 0;  // this many newest tokens count as recent; 0: all
   // Divides the logits. 0: the likeliest token is always chosen.
   double temperature = 1;
   std::int64_t top_k = 0;  // keeps the k likeliest tokens; 0: all
-  // Keeps the fewest of the likeliest tokens whose probabilities add up to at least this number
-  // (Holtzman et al., 2020).
+  // Among the tokens that top_k keeps, keeps the fewest of the likeliest whose probabilities add up
+  // to at least this share of the total (Holtzman et al., 2020).
   double top_p = 1;
   // Keeps the tokens that have at least this fraction of the likeliest token's probability.
   double min_p = 0;
@@ -29,7 +30,8 @@ struct SamplingRules {
 // Remembers the newest tokens of a sample, including those of its prompt.
 class RecentTokens {
  public:
-  // Ids must be below `vocabulary`. Keeps the newest `window` tokens; 0: all tokens.
+  // Ids must be below `vocabulary`. Remembers the newest `window` tokens; if `window` is 0, all
+  // tokens.
   RecentTokens(std::int64_t vocabulary, std::int64_t window)
       : window_(static_cast<std::size_t>(window)), counts_(static_cast<std::size_t>(vocabulary)) {}
 
