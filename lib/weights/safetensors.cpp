@@ -31,9 +31,10 @@ constexpr const char* kSafetensorsMetadata = "__metadata__";
 
 namespace {
 
-// No network has this many dimensions. The limit bounds the work that a hostile header can cause.
+// No tensor of a network has this many dimensions. The limit bounds the work that a hostile header
+// can cause.
 constexpr std::size_t kDimensionLimit = 16;
-// This limits the number of tensors for the same reason, because a search by name is linear.
+// This limits the number of tensors for the same reason: a search by name takes linear time.
 constexpr std::size_t kTensorLimit = 100'000;
 
 struct Entry {
@@ -52,7 +53,7 @@ SafetensorsType read_type(const std::string& name, const std::string& where) {
                     fmt::format("expected dtype {}, found '{}'", kSafetensorsTypeNames, name));
 }
 
-// Returns the size of a tensor in bytes. Also refuses shapes whose strides overflow although a
+// Returns the size of a tensor in bytes. Throws FormatError if strides overflow, even if a
 // dimension is 0.
 std::int64_t byte_size(const Entry& entry, const std::string& where) {
   if (entry.shape.size() > kDimensionLimit) {

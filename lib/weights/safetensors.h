@@ -1,5 +1,5 @@
 // Reads and writes the safetensors format: u64 header length, JSON header, tensors. It never uses
-// pickle. The reader checks every number in the file by the rules that ql-checkpoint(5) lists.
+// pickle. The reader checks every number in the header by the rules that ql-checkpoint(5) lists.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,7 +19,7 @@ struct TensorFile {
   std::string where;                            // the file's name, for messages
 
   bool has(const std::string& name) const { return find(name) != nullptr; }
-  // Throws FormatError that names the file and the tensor if the tensor is missing.
+  // If the tensor is missing, throws a FormatError that names the file and the tensor.
   const at::Tensor& at(const std::string& name) const;
 
  private:
@@ -30,9 +30,9 @@ struct TensorFile {
 // FormatError with the reason.
 TensorFile read_safetensors(const std::filesystem::path& path);
 
-// Writes durably and atomically (base/file.h). Tensors are written in the given order; they may be
-// on any device and have any strides. Throws Error if a name occurs twice or a dtype is not listed
-// above.
+// Writes durably and atomically (base/atomic_file.h). Tensors are written in the given order; they
+// may be on any device and have any strides. Throws Error if a name occurs twice or a dtype is not
+// listed above.
 void write_safetensors(const std::filesystem::path& path,
                        const std::vector<nn::NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata);

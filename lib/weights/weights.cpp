@@ -13,7 +13,7 @@
 
 namespace ql::weights {
 
-// Returns why `source` cannot be the values of `target`; empty if it can.
+// Returns why `target` cannot get the values of `source`; empty if it can.
 static std::string find_fault(const at::Tensor& source, const at::Tensor& target) {
   if (source.sizes() != target.sizes()) {
     return fmt::format("expected shape [{}], found [{}]", fmt::join(target.sizes(), ", "),
@@ -31,8 +31,8 @@ constexpr const char* kConstant = "pos_emb.inv_freq";
 // Hugging Face Transformers puts this before all names except those of the softmax.
 constexpr const char* kLibraryPrefix = "transformer.";
 
-// Returns the name of the parameter of which a state_dict of the public Transformer-XL code has a
-// copy under `name`, or "".
+// In a state_dict of the public Transformer-XL code, the tensor `name` may be a copy of a
+// parameter. Returns this parameter's name, or "".
 static std::string tied_to(const std::string& name, const TensorFile& file) {
   const std::pair<const char*, const char*> prefixes[] = {
       {"crit.out_layers.", "word_emb.emb_layers."}, {"crit.out_projs.", "word_emb.emb_projs."}};
@@ -52,9 +52,9 @@ static std::string tied_to(const std::string& name, const TensorFile& file) {
   return "";
 }
 
-// Renames and reorders weights of Hugging Face Transformers (the library) as in the public code.
-// The library keeps the clusters' columns of the head in order, the public code in reverse order.
-// The prefix shows which of the two wrote the file.
+// Renames and reorders weights of Hugging Face Transformers (the library) as in the public code. In
+// crit.cluster_*, the library has the clusters in ascending order, the public code in reverse
+// order. The prefix shows that the library wrote the file.
 static void drop_library_prefix(TensorFile& file) {
   const std::string prefix = kLibraryPrefix;
   std::set<std::string> names;
@@ -78,8 +78,8 @@ static void drop_library_prefix(TensorFile& file) {
   }
 }
 
-// Returns why a tensor that is not a parameter is refused; empty for the redundant tensors that the
-// public code writes.
+// Returns why a tensor that is not a parameter is refused; empty for the constant and the exact
+// copies that the public code writes.
 static std::string find_surplus_fault(const nn::NamedTensor& tensor, const TensorFile& file) {
   if (tensor.name == kConstant) return "";
   const std::string original_name = tied_to(tensor.name, file);

@@ -9,17 +9,18 @@
 
 namespace ql::weights {
 
-// Copies every parameter by name. Missing or surplus tensors, other shapes, and NaN or infinite
-// values are FormatErrors that list the names. Tensors whose names begin with `ignore_prefix`
-// ("golden.") are skipped. A state_dict of the public Transformer-XL code repeats tied embeddings
-// and projections under crit., and has a constant, pos_emb.inv_freq. Repeated tensors are accepted
-// if they are equal, the constant always.
+// Copies every parameter from the tensor with its name. Throws a FormatError that names up to 8
+// tensors that are missing or surplus, have another shape, or hold integers, NaN or infinite
+// values. Surplus tensors whose names begin with `ignore_prefix` ("golden.") are skipped. A
+// state_dict of the public Transformer-XL code repeats tied embeddings and projections under crit.,
+// and shared u and v in every layer. These copies are accepted if they are equal to the originals.
+// The state_dict's constant, pos_emb.inv_freq, is always accepted.
 void load_weights(nn::Model& model, const TensorFile& file, const std::string& ignore_prefix = "");
 
 // Reads model.safetensors of a checkpoint folder. If the folder has a state.json, state.json must
 // be complete, and model.safetensors and model.json must have the hashes that state.json records:
-// nothing else would detect a flipped bit in a weight. Drops the prefix "transformer.", which the
-// names of some published weights have.
+// nothing else would detect a flipped bit in a weight. Converts weights of Hugging Face
+// Transformers, with the prefix "transformer.", to the names and order of the public code.
 TensorFile read_weights(const std::filesystem::path& folder);
 
 // Makes the model of a checkpoint folder from model.json and read_weights(). `options` gives dtype
