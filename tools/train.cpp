@@ -58,12 +58,21 @@ struct Settings {
 };
 
 // Returns the checkpoint from which the data and the preset are taken if they are not given with
-// --resume. Does not check for damage: the trainer looks for the newest complete checkpoint later.
+// --resume: the newest one whose state.json and model.json are not damaged. Its other files may be:
+// the trainer looks for the newest complete checkpoint later.
 fs::path checkpoint_to_resume(const Options& options) {
   const fs::path run = options.text("output");
+  bool recorded = false;
   for (const fs::path& checkpoint : train::newest_checkpoints(run)) {
-    if (fs::exists(checkpoint / "state.json")) return checkpoint;
+    try {
+      recorded = recorded || fs::exists(checkpoint / "state.json");
+      net::check_files(checkpoint, {"model.json"}, "");
+      return checkpoint;
+    } catch (const Error& error) {
+      if (!train::means_damage(error)) throw;
+    }
   }
+  if (recorded) train::find_resume_point(run);  // throws, because no checkpoint is complete
   throw UsageError(run.string(), "found no checkpoint that records the data and the preset",
                    "give --data, --valid and --model");
 }
