@@ -53,7 +53,8 @@ std::string this_machine() {
 
 namespace {
 
-// This suffix of a temporary name marks an old folder that was moved away for its successor.
+// This suffix of a temporary name marks an old folder that was moved away to make room for a new
+// one.
 constexpr const char* kMovedAway = ".old";
 
 // Returns the folder that holds `path`, "." for a plain name.
@@ -82,15 +83,16 @@ void remove_leftovers(const fs::path& path) {
     if (!temporary || temporary->name != name) continue;
     // Until its successor is in place, a folder that was moved away may be the only copy.
     if (temporary->moved_away && !fs::exists(path, ignored)) continue;
-    // Only a process on that machine can find out whether the process that made the name is alive.
+    // Only a process on the same machine can find out whether the process that made the name is
+    // alive.
     if (temporary->machine != this_machine()) continue;
     if (temporary->process == getpid() || is_alive(temporary->process)) continue;
     fs::remove_all(entry->path(), ignored);
   }
 }
 
-// Returns `path` without a trailing slash. Refuses "", ".", ".." and "/", which have no name to
-// replace.
+// Returns `path` without a trailing slash. Refuses "", "/", and paths whose last part is "." or
+// "..": they have no name to replace.
 fs::path final_path(const fs::path& path) {
   std::string text = path.string();
   while (text.size() > 1 && text.back() == '/') text.pop_back();
@@ -110,8 +112,8 @@ void sync_path(const fs::path& path, const std::string& where) {
 }
 
 // Follows the symbolic links at `path`, so that the file at their end is replaced and the links
-// stay. Refuses a link of /proc, to which /dev/stdout leads: it stands for an open file, and a
-// rename cannot replace an open file.
+// stay. Refuses a link of /proc, to which /dev/stdout leads: such a link stands for an open file,
+// and a rename replaces only a name, not what a process has open.
 fs::path target_of_links(const fs::path& path, const std::string& advice) {
   constexpr int kMostLinks = 40;
   fs::path target = path;
@@ -295,8 +297,8 @@ void AtomicFolder::commit(bool replace) {
   } else {
     rename_to_free_name(temporary_.path, path_);
   }
-  // The old folder has the temporary name now. It is removed only when the new folder is safely on
-  // the disk.
+  // A replaced old folder has the temporary name now. That folder is removed only when the new
+  // folder is safely on the disk.
   try {
     sync_path(folder_of(path_), path_.string());
   } catch (const SystemError&) {
@@ -308,7 +310,7 @@ void AtomicFolder::commit(bool replace) {
 }
 
 void AtomicFolder::take_back(bool replaced) {
-  // If the way back fails, too, the empty path keeps both folders.
+  // If taking back fails, too, release() keeps both folders, because temporary_.path is empty.
   const fs::path fresh = std::exchange(temporary_.path, {});
   if (replaced) {
     swap_folders(fresh, path_);

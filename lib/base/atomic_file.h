@@ -21,7 +21,7 @@ namespace ql {
 struct TemporaryName {
   std::string name;         // the final name, NAME
   std::string machine;      // 8 hexadecimal digits, see this_machine()
-  pid_t process = 0;        // PID: the process on `machine` that made the file or folder
+  pid_t process = 0;        // PID, on `machine`, of the process that made the file or folder
   bool moved_away = false;  // true for a name with .old
 };
 
@@ -36,7 +36,7 @@ std::string this_machine();
 struct TemporaryPath {
   // Removes leftovers for the same `final_path`: those of ended processes on this machine, and
   // those of an earlier process that had our process number. Throws Error when the folder of
-  // `final_path` does not exist.
+  // `final_path` does not exist, or when this process is already writing `final_path`.
   explicit TemporaryPath(const fs::path& final_path);
   ~TemporaryPath() { release(); }
   TemporaryPath(TemporaryPath&&) = delete;
@@ -47,11 +47,11 @@ struct TemporaryPath {
   fs::path path;  // empty after release()
 };
 
-// Writes under a temporary name in the same folder; commit() calls fsync for the file, renames it,
-// and calls fsync for the folder. Without commit() the destructor removes the temporary file, so
-// the final name never shows a half-written file. Symbolic links are followed. Throws SystemError
-// with the final path, and Error for a path that cannot be replaced. For a device, a pipe or an
-// open file (/dev/stdout) the Error advises `device_advice`.
+// Writes a file under a temporary name in its final folder; commit() calls fsync for the file,
+// renames it, and calls fsync for the folder. Without commit() the destructor removes the temporary
+// file, so the final name never shows a half-written file. Symbolic links are followed. Throws
+// SystemError with the final path, and Error for a path that cannot be replaced. For a device, a
+// pipe or an open file (/dev/stdout) the Error advises `device_advice`.
 class AtomicFile {
  public:
   explicit AtomicFile(const fs::path& path,
@@ -81,9 +81,9 @@ class AtomicFolder {
   // again just before committing. No file may be written afterwards.
   void sync();
   // Replaces an existing folder of the final name in one step (two where the file system cannot
-  // exchange names) and then removes the old folder. Without `replace` an existing folder is an
-  // Error unless it is empty, even if it was created only now. After any error the old folder still
-  // exists.
+  // exchange names) and then removes the old folder. Without `replace`, an existing file or folder
+  // is an Error unless it is an empty folder, even if it was created a moment ago. After any error
+  // the old folder still exists.
   void commit(bool replace = true);
 
  private:
@@ -98,7 +98,7 @@ class AtomicFolder {
 
 namespace ql::internal {
 
-// Puts the folder `fresh` in the place of `path` by two renames, for file systems that cannot
+// Puts the folder `fresh` in the place of `path` by separate renames, for file systems that cannot
 // exchange names. For an instant `path` does not exist, but it is never incomplete. Afterwards the
 // old folder has the name `fresh`. Outside atomic_file.cpp only tests call this function.
 void replace_in_two_steps(const fs::path& fresh, const fs::path& path);

@@ -36,7 +36,7 @@ void ContentHasher::update(const void* data, std::size_t size) {
 
 std::string ContentHasher::digest() const { return hexadecimal(XXH3_128bits_digest(state_.get())); }
 
-constexpr std::uint32_t kPolynomial = 0x82F63B78;  // bit-reversed, as the register is
+constexpr std::uint32_t kPolynomial = 0x82F63B78;  // bit-reversed, like the remainders
 
 // Entry i of the table is the remainder after eight steps of the polynomial division that starts
 // with i.

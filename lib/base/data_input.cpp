@@ -18,7 +18,7 @@
 
 namespace ql {
 
-// When a pipe pauses for this long after some text, the text so far counts as the first bytes.
+// When a pipe pauses for this long after some text, the file's kind is decided by the text so far.
 constexpr std::chrono::milliseconds kPatience{1000};
 
 // A decompressor joins the contents of consecutive members or frames, as the programs gzip and zstd
@@ -53,7 +53,7 @@ namespace {
 class Gzip : public Decompressor {
  public:
   explicit Gzip(std::string name) : name_(std::move(name)) {
-    // With the sum of these, zlib accepts only gzip and compares its checksums.
+    // With the sum of these, zlib accepts only gzip data and verifies its checksums.
     constexpr int kLargestWindow = 15, kGzipOnly = 16;
     if (::inflateInit2(&stream_, kLargestWindow + kGzipOnly) != Z_OK) throw std::bad_alloc();
   }
@@ -84,8 +84,8 @@ class Gzip : public Decompressor {
   const char* format() const override { return "gzip"; }
 
  private:
-  // Returns true when another member follows. Skips zeros up to the end of the file: tapes and
-  // block devices pad files with zeros, and gzip accepts them.
+  // Returns true when another member follows. Skips zeros, which must reach up to the end of the
+  // file: tapes and block devices pad files with zeros, and gzip accepts such files.
   bool begins_member(std::string_view& packed) {
     const std::size_t zeros = std::min(packed.find_first_not_of('\0'), packed.size());
     padded_ = padded_ || zeros > 0;
@@ -157,7 +157,8 @@ class Zstd : public Decompressor {
 
 constexpr std::size_t kBufferBytes = std::size_t{128} << 10;
 
-// Returns true for a shard: a zstd file that ends with a seek table. A pipe does not show its end.
+// Returns true for a shard: a zstd file that ends with a seek table. Returns false for a pipe,
+// because its end cannot be examined.
 bool ends_like_shard(const std::string& path) {
   constexpr std::string_view kSeekTableMagic = "\xB1\xEA\x92\x8F";
   std::error_code unknown;
@@ -204,8 +205,8 @@ void DataInput::look() {
              decompressor_ ? fmt::format("{} -dc", decompressor_->format()) : "");
 }
 
-// A pipe may bring the head byte by byte. If text pauses after its first line, that line is passed
-// on: its writer may be waiting for an answer.
+// A pipe may bring the head byte by byte. If the writer pauses after a first line of text, that
+// line is passed on, because the writer may be waiting for an answer.
 void DataInput::fill_head() {
   head_.resize(kHeadBytes);
   head_left_ = {};
@@ -215,8 +216,8 @@ void DataInput::fill_head() {
     size += got;
     const Outlook more = outlook({head_.data(), size});
     if (got == 0 || more == Outlook::kFinal) break;
-    // The kind of text is still open. This waits for more, because a program may write in pieces,
-    // but not forever, because a person may have typed only a blank line.
+    // The kind of text is still open. The loop waits for more, because a program may write in
+    // pieces. It does not wait forever, because a person may have typed only a blank line.
     if (more == Outlook::kText && !decompressor_ && !file_.has_more(kPatience)) break;
   }
   head_.resize(size);

@@ -13,10 +13,11 @@ namespace ql {
 
 class Decompressor;
 
-// Reads data, and decompresses gzip and zstd. The functions are those of InputFile and are
-// documented there. Throws FormatError for a file, compressed or not, that does not have the
-// expected content (base/file_kind.h). The first read examines the file's first bytes and waits
-// until a pipe has delivered enough of them. Content::kAnything passes every file on unchanged.
+// Reads data, and decompresses gzip and zstd. base/stream.h documents the functions that InputFile
+// has, too. Throws FormatError for a file, compressed or not, that does not have the expected
+// content (base/file_kind.h). The first read examines the file's first bytes and waits until a pipe
+// has delivered enough of them. With Content::kAnything every file is accepted and passed on
+// unchanged.
 class DataInput {
  public:
   DataInput(const std::string& path, Content expected);
@@ -50,7 +51,8 @@ class DataInput {
   bool more_inside_ = false;                    // the decompressor may have content left
 };
 
-// Reads a complete file and decompresses it. Throws Error for more than `limit` bytes of content.
+// Returns everything that a DataInput reads from `path`. Throws Error for more than `limit` bytes
+// of content.
 std::string read_content(const std::string& path, Content expected, std::int64_t limit);
 
 }  // namespace ql

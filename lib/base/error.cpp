@@ -12,8 +12,8 @@
 
 namespace ql {
 
-// "No space left on device" -> "no space left on device": the text stands in the middle of a
-// sentence.
+// Changes "No space left on device" to "no space left on device", because the text stands in the
+// middle of a sentence.
 static std::string reason(int error_number) {
   std::string text = std::generic_category().message(error_number);
   if (text.size() > 1 && std::islower(static_cast<unsigned char>(text[1])) != 0) {

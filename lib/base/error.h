@@ -19,8 +19,8 @@ enum class ExitCode : int {
   // 128 + n: ended by signal n.
 };
 
-// Something failed, such as an input, the file system, or a length that does not fit. The exit code
-// is 1.
+// An input is wrong, the file system fails, a length does not fit, or something else goes wrong.
+// The exit code is 1.
 //
 // The text has up to three parts, printed as "where: what; remedy":
 //   where   file, frame, line, key: the place the reader has to look at (may be empty)
@@ -39,7 +39,7 @@ class Error : public std::runtime_error {
   }
 };
 
-// The command line is wrong. Exit code 2.
+// The command line is wrong. The exit code is 2.
 class UsageError : public Error {
  public:
   using Error::Error;
@@ -58,7 +58,8 @@ class UnknownVersion : public FormatError {
   using FormatError::FormatError;
 };
 
-// A configuration (model.json, preset, lengths) contradicts itself or cannot be built.
+// A configuration (model.json, preset, lengths) contradicts itself or cannot be built, or other
+// values do not fit it.
 class ConfigError : public Error {
  public:
   using Error::Error;
@@ -110,9 +111,10 @@ class Interrupted : public std::runtime_error {
   int signal_number_;
 };
 
-// Returns a message for any exception. Error and std::system_error have their own text. LibTorch's
-// errors are cut after their first line, because a stack trace follows. When memory has run out,
-// the message says what to do.
+// Returns a message for any exception. Error and std::system_error keep their text, and
+// std::logic_error is reported as an internal error. Other texts are cut after their first line,
+// because LibTorch's errors have a stack trace there. When memory has run out, the message says
+// what to do.
 std::string failure_text(const std::exception& error);
 
 // Collects the conflicts in a configuration, so that one message reports all of them and a user can

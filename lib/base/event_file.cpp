@@ -119,8 +119,8 @@ std::string scalar_event(double time, std::int64_t step, const std::vector<Scala
 
 constexpr std::int64_t kSecond = 1'000'000;  // in microseconds
 
-// Returns the microseconds since 1970 that the name of our event files contains, or nothing for
-// another name.
+// Returns the time in the name of one of our event files, in microseconds since 1970, or nothing
+// for another name.
 static std::optional<std::int64_t> time_in(const std::string& name) {
   char digits[17] = {};
   int end = 0;
@@ -147,7 +147,7 @@ fs::path start_event_file(const fs::path& folder, double now, std::string_view e
   for (const fs::path& file : before) time = std::max(time, *time_in(file.filename().string()) + 1);
   fs::path path = folder / fmt::format("events.out.tfevents.{:016}.qltrain", time);
   // No loader reads a file of this name. If AtomicFile wrote `path` directly, a loader would take
-  // its temporary file for another event file.
+  // the temporary file for another event file.
   const fs::path fresh = folder / "events.new";
   write_file_atomically(fresh, event_file_start(now) + std::string(events));
   std::error_code error;

@@ -1,4 +1,4 @@
-// Implements reading, writing and appending. A call that does not transfer all bytes is an error.
+// Implements reading, writing and appending. A function that cannot transfer all bytes throws.
 
 #include "base/file.h"
 

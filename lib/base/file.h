@@ -13,8 +13,8 @@
 
 namespace ql {
 
-// Repeats a system call that a signal interrupted before the call did anything (EINTR). It must not
-// be used for close().
+// Repeats a system call that a signal interrupted before the call did anything (EINTR). This
+// function must not be used for close().
 template <typename Call>
 auto uninterrupted(const Call& call) -> decltype(call()) {
   for (;;) {
@@ -31,8 +31,8 @@ class Descriptor {
   // Opens a file that child processes do not inherit. Throws SystemError(where, action, errno).
   Descriptor(const std::filesystem::path& path, int flags, const std::string& where,
              const std::string& action = "open");
-  // This also keeps a class with a Descriptor from moving, because other objects may point into
-  // that class.
+  // This also prevents the move construction of a class with a Descriptor, because other objects
+  // may point into that class.
   Descriptor(Descriptor&&) = delete;
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(number_, other.number_);
@@ -42,8 +42,8 @@ class Descriptor {
   operator int() const { return number_; }
   // Writes everything or throws SystemError(where, "write", errno).
   void write(const void* data, std::size_t size, const std::string& where) const;
-  // Returns false and sets errno when the written data may not have arrived. On Linux an
-  // interrupted close() has closed the descriptor, too.
+  // Returns false and sets errno when the written data may not have arrived. EINTR does not count
+  // as a failure: on Linux an interrupted close() has closed the descriptor.
   bool close() {
     const int number = std::exchange(number_, -1);
     return number < 0 || ::close(number) == 0 || errno == EINTR;
@@ -58,8 +58,8 @@ namespace fs = std::filesystem;
 // Returns a file's content. Throws SystemError, and Error for a file of more than `limit` bytes.
 std::string read_file(const fs::path& path, std::int64_t limit = INT64_MAX);
 
-// Returns true when `path` is relative and stays inside its folder (no "..", no root). Every path
-// that is read from a file must be of this kind.
+// Returns true when `path` stays inside the folder that it starts from: it is not empty, is
+// relative, and has neither ".." nor NUL. Every path that is read from a file must be of this kind.
 bool is_inside_path(const fs::path& path);
 
 // These classes handle regular files. The first reads at any offset, the second writes a new file
@@ -76,8 +76,8 @@ class RandomAccessFile {
   void read(std::int64_t offset, void* data, std::size_t size) const;
   // Returns the complete content. Throws FormatError when the content is more than `limit` bytes.
   std::string text(std::int64_t limit) const;
-  // Gives the opened file another name, even if it was renamed since. Returns false when the file
-  // has lost all its names or the file system cannot do so.
+  // Gives the opened file another name (a hard link), even if the file was renamed since. Returns
+  // false when that fails, for example because the file has lost all its names.
   bool hard_link(const std::filesystem::path& name) const;
   // Returns the first bytes, at most kHeadBytes (base/file_kind.h).
   std::string head() const;

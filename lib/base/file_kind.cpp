@@ -23,9 +23,9 @@ enum class Match { kNo, kYes, kCutOff };
 struct Row {
   FileKind kind;
   std::size_t offset;  // offset of the pattern in the file
-  // In binary rows '?' stands for any byte. In rows of text a space stands for any amount of
-  // whitespace, or none. A letter stands for both cases, '*' for everything up to a quotation mark,
-  // and '>' for '>' or a whitespace character.
+  // In binary rows '?' stands for any byte. In rows of text a space stands for any whitespace or
+  // none, a letter for both cases, '*' for everything up to a quotation mark, and '>' for '>' or a
+  // whitespace character.
   std::string_view pattern;
   const char* name;
   const char* command = "";  // writes the content to a pipe; FILE may be "-" unless wants_file
@@ -42,8 +42,8 @@ constexpr const char* kNumpy =
     "numpy.load(FILE).astype('<u4').tofile('ids.bin') writes its ids for qlbin pack --input u32";
 constexpr const char* kFetchAgain = "download the file again: a server sent this page in its place";
 
-// Each pattern has at least three bytes, because a file of ids may begin with any two bytes. Every
-// pattern that is not ASCII text itself has bytes that no text in UTF-8 has at these offsets.
+// A file of ids may begin with any two bytes, so a pattern fixes at least three. A pattern is ASCII
+// text, or has control characters or bytes that UTF-8 text does not have at these offsets.
 constexpr std::array kBinary = {
     Row{FileKind::kGzip, 0, "\x1F\x8B\x08"sv, "gzip data", "gzip -dc FILE"},
     Row{FileKind::kZstd, 0, "\x28\xB5\x2F\xFD"sv, "zstd data", "zstd -dc FILE"},
@@ -114,7 +114,7 @@ constexpr std::array kBinary = {
     Row{FileKind::kOther, 0, "\0asm"sv, "a program"},
 };
 
-// These texts stand in place of a file that is elsewhere, or are JSON around other text.
+// These texts stand in place of a file that is elsewhere, or they are JSON files.
 constexpr std::array kTexts = {
     Row{FileKind::kOther, 0, "version https://git-lfs.github.com/spec/"sv,
         "a Git LFS pointer in place of the file", "", "fetch the file: git lfs pull"},
@@ -141,8 +141,8 @@ constexpr std::array kErrorPages = {"Entry not found"sv,
 Match match_binary(const Row& row, std::string_view head) {
   bool line_ended = false;
   for (std::size_t i = 0; i < row.pattern.size(); ++i) {
-    // If a '?' has matched a line feed, this is most likely a short line of text. It need not wait
-    // for the next line.
+    // If a '?' has matched a line feed, the head is most likely a short line of text. Its reader
+    // should not have to wait for the next line.
     if (row.offset + i >= head.size()) return line_ended ? Match::kNo : Match::kCutOff;
     const char found = head[row.offset + i];
     if (row.pattern[i] != '?' && row.pattern[i] != found) return Match::kNo;
@@ -158,8 +158,8 @@ void skip_blanks(std::string_view& text) {
 }
 
 // Removes everything that may stand before the first element of an HTML page: a byte order mark,
-// whitespace, declarations <?...?> and comments. Returns false when a declaration or comment does
-// not end.
+// whitespace, declarations <?...?> and comments. Returns false when the text ends within these or
+// directly after them.
 bool skip_prologue(std::string_view& text) {
   if (begins_with_mark(text)) text.remove_prefix(kByteOrderMark.size());
   for (;;) {
@@ -226,9 +226,9 @@ double share_below(std::string_view head, std::size_t first, std::size_t step, u
   return all == 0 ? 0 : below / all;
 }
 
-// Returns iconv's name of the encoding, or "". In UTF-16 the upper byte of a character is below
-// 0x20 in most alphabets, and zero for whitespace and ASCII. The lower byte is most often at least
-// 0x20.
+// Returns iconv's name of the encoding, or "" for anything except UTF-16 and UTF-32. In UTF-16 the
+// upper byte of a character is below 0x20 in most alphabets, and zero for whitespace and ASCII. The
+// lower byte is most often at least 0x20.
 const char* encoding_without_mark(std::string_view head) {
   constexpr double kNearlyAll = 0.95, kMost = 0.8, kSome = 0.03, kHalf = 0.4, kFew = 0.05;
   constexpr std::size_t kShort = 8;
@@ -256,8 +256,8 @@ const char* encoding_of(std::string_view head) {
   return encoding_without_mark(head);
 }
 
-// Returns true if the head is lines of visible ASCII: text in place of ids. Read as ids of two
-// bytes, all values would lie from 2,313 to 32,382.
+// Returns true if the head is at least 32 visible or blank characters of ASCII: text in place of
+// ids. As ids of two bytes, all of these would lie from 2,313 to 32,382.
 bool is_ascii_text(std::string_view head) {
   constexpr std::size_t kEnough = 32;
   const auto is_visible = [](char c) { return (c >= ' ' && c <= '~') || is_blank(c); };

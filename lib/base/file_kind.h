@@ -15,7 +15,7 @@ enum class Content {
   kTokenStream,  // ql-token-stream(5)
   kVocabulary,   // ql-vocabulary(5), or the vocabulary of another program
   kNames,        // a list of file names
-  kJson,         // another JSON file of these tools
+  kJson,         // other JSON files of these tools (models, manifests)
   kWeights,      // safetensors
   kAnything,     // the caller asked for the file as it is
 };
@@ -40,7 +40,7 @@ FileKind file_kind(std::string_view head);
 // Says whether more bytes after `head` could change the result of file_kind().
 enum class Outlook {
   kFinal,  // no; text is final after its first line, unless it begins as described below
-  kText,   // yes, to an HTML page, JSON or the like: so far blank lines or a comment
+  kText,   // yes, to an HTML page, JSON or the like: the head may be its beginning
   kOpen,   // yes, to binary data, so a pipe has to deliver more
 };
 Outlook outlook(std::string_view head);

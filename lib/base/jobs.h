@@ -1,5 +1,5 @@
-// Runs jobs on several threads, hands out their results in order, and lends expensive objects to
-// them.
+// Runs jobs on several threads and hands out their results in order. A pool lends objects that are
+// expensive to make.
 #pragma once
 
 #include <condition_variable>
@@ -20,7 +20,7 @@ namespace ql {
 template <typename Object>
 class ObjectPool {
  public:
-  // `take` calls make() without arguments for a new object.
+  // If no object is free, `take` returns the result of make().
   template <typename Make>
   std::unique_ptr<Object> take(const Make& make) {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -91,8 +91,8 @@ class OrderedJobs {
     if (workers_) workers_->run([task = std::move(task)] { (*task)(); });
   }
   bool empty() const { return pending_.empty(); }
-  // Returns true when enough jobs are waiting to keep every thread busy, or when their data is
-  // large. The caller must then take a result, which bounds the memory.
+  // Returns true when enough jobs are pending to keep every thread busy, or when their data is
+  // large. The caller must then take a result before it adds a job, which bounds the memory.
   bool full() const {
     return pending_.size() >= most_pending_ || pending_bytes_ > kMostPendingBytes;
   }

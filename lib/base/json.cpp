@@ -52,7 +52,7 @@ std::int64_t whole_number(const Json& value, const Where& where) {
 }  // namespace
 
 Json read_json(const std::filesystem::path& path) {
-  // No JSON file of ours is nearly as large. Without a limit, /dev/zero would fill the memory.
+  // No JSON file of ours is nearly this large. Without a limit, /dev/zero would fill the memory.
   constexpr std::int64_t kLargest = std::int64_t{256} << 20;
   const std::string text = read_file(path, kLargest);
   check_kind(std::string_view(text).substr(0, kHeadBytes), Content::kJson, path.string());
@@ -68,8 +68,8 @@ std::string dump_json(const Json& json) {
   }
 }
 
-// Adds an item to an object or a list, and indents all lines of the item after the first. No line
-// end is inside a string, where JSON writes \n instead.
+// Adds an item to an object or a list, and indents all lines of the item after the first. A string
+// never contains a line feed, because JSON writes \n in its place.
 static void add_item(std::string& items, std::string_view item) {
   items += items.empty() ? "\n  " : ",\n  ";
   while (!item.empty() && item.back() == '\n') item.remove_suffix(1);
@@ -205,8 +205,8 @@ void JsonObject::check_format(const std::string& format, std::int64_t version) c
   }
 }
 
-// parse_json() receives the text from nlohmann_json event by event (SAX). So it sees duplicate keys
-// and the depth, which a finished document would hide.
+// parse_json() receives the text from nlohmann_json event by event (SAX). So it sees duplicate
+// keys, which a finished document would hide, and it can refuse deep nesting early.
 
 namespace {
 

@@ -1,5 +1,5 @@
-// Reads strict JSON, and maps JSON objects to structs: one table of keys serves reading, writing
-// and bounds.
+// Reads strict JSON, and maps JSON objects to structs: one table of keys serves for reading,
+// writing and range checks.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -30,7 +30,7 @@ using Json = nlohmann::ordered_json;
 Json parse_json(std::string_view text, const std::string& where);
 Json read_json(const std::filesystem::path& path);
 
-// Returns `json` indented by two, with a newline at the end.
+// Returns the text of `json`, indented by two spaces, with a newline at the end.
 std::string dump_json(const Json& json);
 
 // Makes the same text as dump_json() does for an object, without building the object: nlohmann_json
@@ -47,8 +47,8 @@ class JsonObjectText {
 // Returns the text of a list in the same way.
 std::string json_list_text(const std::vector<std::string>& items);
 
-// Gives typed access to one object. `where` is "file" or "file: key". All getters throw FormatError
-// with the place, the expected type and the found type.
+// Gives typed access to one object. `where` is "file" or "file: key". Getters throw FormatError,
+// with the place, for a missing key, a wrong type or a number out of range.
 class JsonObject {
  public:
   JsonObject(const Json& json, std::string where);
@@ -89,9 +89,9 @@ class JsonObject {
 //     };
 //   }
 //
-// A member is an integer, a real number, true or false, a text, a list of integers, of texts or of
-// true and false, an enumeration with names (base/strings.h), a struct with keys of its own, or a
-// std::optional of one of these. The key of an optional without a value is absent.
+// A member is an std::int64_t, double, bool or std::string, an std::vector of one of these except
+// double, an enumeration with names (base/strings.h), a struct with keys of its own, or an
+// std::optional of any of these. The key of an optional without a value is absent.
 
 // A number, or each item of a list, must lie in this range; both ends are allowed. `text` completes
 // "must be" where the two ends do not describe the range.
@@ -219,8 +219,9 @@ inline auto key_reader(const JsonObject& json) {
   };
 }
 
-// A member whose key is absent keeps its default. Throws FormatError for missing kRequired keys,
-// unknown keys, wrong types and unknown names. Adds a conflict for each value outside its range.
+// Returns the object as a struct. A member whose key is absent keeps its default. Throws
+// FormatError for missing kRequired keys, unknown keys, wrong types and unknown enumeration names.
+// Adds a conflict for each value outside its range.
 template <typename Struct>
 Struct read_keys(const JsonObject& json, Conflicts& conflicts) {
   json.refuse_unknown(key_names<Struct>());

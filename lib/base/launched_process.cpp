@@ -50,8 +50,8 @@ std::string text_of(const Variable& variable, const char* name) {
   return text == nullptr ? "" : text;
 }
 
-// Returns the part of `text` between `before` and the first character of `ends` after it, or "" if
-// `before` does not occur.
+// Returns the part of `text` after `before`, up to the next character that is in `ends` or to the
+// end of `text`. Returns "" if `before` does not occur.
 std::string between(const std::string& text, const std::string& before, const char* ends) {
   const std::size_t start = text.find(before);
   if (start == std::string::npos) return "";
@@ -60,9 +60,10 @@ std::string between(const std::string& text, const std::string& before, const ch
 }
 
 // Returns the host of process 0 if the launcher's variables show it, or "". Open MPI 4 gives the
-// address of mpirun's host, and Open MPI 5 the host's name ("prterun-HOST-NUMBER@1"). Process 0
-// runs on this host unless mpirun was given another list of hosts. Slurm lists the hosts of the
-// processes in order. If mpirun starts its daemons by Slurm, the list has the hosts of the daemons.
+// address of mpirun's host, and Open MPI 5 the name of that host ("prterun-HOST-NUMBER@1"). Process
+// 0 runs on mpirun's host unless mpirun was given another list of hosts. Slurm lists the hosts of
+// the processes in order. If mpirun starts its daemons by Slurm, the list has the hosts of the
+// daemons, so Open MPI's variables are read first.
 std::string launchers_host(const Variable& variable) {
   const std::string uri = text_of(variable, "OMPI_MCA_orte_hnp_uri");
   if (std::string host = between(uri, ";tcp://", ":,;"); !host.empty()) return host;
@@ -78,7 +79,7 @@ int port_of(const std::string& job) {
   return 10000 + static_cast<int>(xxh64(job.data(), job.size()) % 20000);
 }
 
-// Sets the job and where its processes meet.
+// Sets the members of `process` from `address` on.
 void find_address(const Variable& variable, const Names& names, LaunchedProcess& process) {
   process.job = text_of(variable, names.job);
   if (const std::string step = text_of(variable, names.step); !step.empty()) {
@@ -113,7 +114,8 @@ std::optional<LaunchedProcess> find_launched_process(const Variable& variable) {
     LaunchedProcess process;
     process.size = number(variable, names.size, 1, kMostProcesses, 1);
     process.rank = number(variable, names.rank, 0, process.size - 1, 0);
-    // If the launcher has no such variable, all processes count as on this machine.
+    // If the launcher gives neither machines nor a local size, all processes count as on this
+    // machine.
     const int machines = number(variable, names.machines, 1, process.size, 1);
     process.local_size =
         number(variable, names.local_size, 1, process.size, (process.size - 1) / machines + 1);

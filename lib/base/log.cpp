@@ -100,8 +100,8 @@ std::string fit(const std::string& text, std::size_t columns) {
   return text;
 }
 
-// Appends as many of the first fields to `start` as fit into `columns`. Only the first field may be
-// cut.
+// Appends to `start` as many fields as fit into `columns`, from the first on. Only the first field
+// may be cut.
 std::string fit_words(std::string start, const Progress::Words& words, std::size_t columns) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     std::string longer = start + (i > 0 ? ", " : "") + words[i];

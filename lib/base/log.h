@@ -59,7 +59,7 @@ class Progress {
   ~Progress();  // clears the bar if finish() was not called
   Progress(Progress&&) = delete;
 
-  // `done` is the total up to now. A call is cheap: until the next drawing is due, it only reads
+  // `done` is the count up to now. A call is cheap: until the next drawing is due, it only reads
   // the clock. `note` (loss, perplexity ...) ends the line.
   void update(std::int64_t done, const std::string& note = "");
   // Shows the caller's fields, the most important first, in place of count, rate and remaining

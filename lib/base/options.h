@@ -32,12 +32,12 @@ struct Option {
   std::string default_value;           // as a user would type it; empty: no default
   std::vector<std::string> choices{};  // for kChoice
   char letter = 0;                     // 'o' for -o; 0 for none
-  // Returns the words that the completion offers for a text, or in addition to files: names of
-  // presets, keys. It is called only to make the completion script.
+  // Returns the words that the completion offers for a text, such as names of presets, or for a
+  // kFile in addition to file names. The function is called only to make the completion script.
   std::function<std::vector<std::string>()> offered{};
   bool required = false;
   bool repeatable = false;           // may be given several times; each use adds a value
-  std::int64_t minimum = INT64_MIN;  // for kInteger and kIntegerList items
+  std::int64_t minimum = INT64_MIN;  // for kInteger, and for each item of kIntegerList
   std::int64_t maximum = INT64_MAX;
   double least = -HUGE_VAL, most = HUGE_VAL;  // for kReal
 };
@@ -66,7 +66,7 @@ struct ToolTable {
 
 // Holds the checked values of one command line, so no getter fails because of a user's input. A
 // getter throws std::logic_error for a programming error: an option that is not in the table, a
-// wrong type, or one value where none exists (see has()).
+// wrong type, or a single value of an option that has none (see has()).
 class Options {
  public:
   const Command& command() const { return *command_; }
@@ -114,8 +114,9 @@ class Options {
 // quiet, verbose).
 Options parse_options(const ToolTable& tool, const std::vector<std::string>& arguments);
 
-// Returns the text of --help for one command, or for the tool if `command` is null. The help of the
-// tool is the list of commands, after the help of the default command if there is one.
+// Returns the text of --help for one command, or for the tool if `command` is null. The help of a
+// tool is the help of its unnamed command, if it has one, and then the list of its named commands,
+// if it has any.
 std::string render_help(const ToolTable& tool, const Command* command);
 
 // Returns the OPTIONS section of the tool's man page in mdoc(7) macros.
@@ -154,7 +155,7 @@ inline Option make_integers(std::string name, std::string value_name, std::strin
   return option;
 }
 
-// Makes an option of a whole number "N".
+// Makes an option of one integer, "N" in the help.
 inline Option make_integer(std::string name, std::string help, std::string default_value = "",
                            std::int64_t minimum = INT64_MIN, std::int64_t maximum = INT64_MAX) {
   Option option = make_integers(std::move(name), "N", std::move(help), std::move(default_value),
@@ -208,7 +209,7 @@ inline std::vector<Option> joined(std::vector<Option> options, const std::vector
 
 namespace ql::internal {
 
-// Only the sources of base/options.h and base/tool.cpp share these.
+// Only options.cpp, options_parse.cpp, options_render.cpp and tool.cpp use these.
 
 // Returns --help, --version, --quiet and --verbose, which every command has.
 const std::vector<Option>& common_options();
@@ -222,10 +223,10 @@ bool has_named_commands(const ToolTable& tool);
 // Returns the command that needs no name (the only one, or the default of several), or null.
 const Command* default_command(const ToolTable& tool);
 
-// Returns "qlbin pack", or "qltrain" for a tool without named commands.
+// Returns "qlbin pack", or the tool's name alone ("qltrain") for an unnamed command.
 std::string full_name(const ToolTable& tool, const Command& command);
 
-// Returns the value's name that help shows after the option, such as "DIR", or "" for a flag.
+// Returns the name that help shows for the option's value, such as "DIR", or "" for a flag.
 std::string option_value(const Option& option);
 
 }  // namespace ql::internal

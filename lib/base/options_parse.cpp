@@ -46,7 +46,7 @@ cxxopts::Options declare(const OptionList& options) {
 }
 
 // Composes UsageErrors about one command, or about the tool when `command` is null. The errors name
-// the command and end with a suggestion or a pointer to the help.
+// the command, may suggest a name, and end with a pointer to the help.
 class Complaint {
  public:
   Complaint(const ToolTable& tool, const Command* command)
@@ -63,7 +63,7 @@ class Complaint {
   std::string where_, see_;
 };
 
-// Returns the option nearest to `typed`, both with their dashes, or "".
+// Returns the option nearest to `typed`, or "". Both names have their dashes.
 std::string nearest_option(const std::string& typed, const std::vector<const Option*>& options) {
   std::vector<std::string> names;
   names.reserve(options.size());
@@ -87,7 +87,7 @@ std::string with_dashes(const std::string& name) { return (name.size() == 1 ? "-
   complaint.raise("unknown option " + name, nearest_option(name, options));
 }
 
-// Returns the option called --NAME, or -LETTER when `name` is one letter, or null.
+// Returns the option with this name (or letter, if `name` is one letter), or null.
 const Option* find_option(const OptionList& options, const std::string& name) {
   const auto same = [&](const Option* option) {
     return name == option->name || (name.size() == 1 && name[0] == option->letter);
@@ -162,8 +162,8 @@ cxxopts::ParseResult parse_with_cxxopts(cxxopts::Options& parser,
   }
 }
 
-// Holds an unchecked command line in its parts: every use of an option in order with its value
-// ("true" for a flag), and the arguments that belong to no option.
+// Holds an unchecked command line in its parts: every use of an option with its value ("true" for a
+// flag), in the order of the command line, and the arguments that belong to no option.
 struct SplitLine {
   std::vector<std::pair<const Option*, std::string>> uses;
   std::vector<std::string> positional;

@@ -37,8 +37,7 @@ static std::vector<std::string> wrap(std::string_view text, std::size_t width) {
   return lines;
 }
 
-// Returns the option's help, followed by a sentence for each other fact of the table that help
-// shows.
+// Returns the option's help text, followed by a sentence for each other property that help states.
 static std::vector<std::string> option_sentences(const Option& option) {
   std::vector<std::string> sentences{option.help};
   if (!option.choices.empty()) {
@@ -143,7 +142,7 @@ static std::string escape_word(const std::string& word) {
   return replaced(word.substr(0, dashes), "-", "\\-") + escape(word.substr(dashes));
 }
 
-// Returns `text` as one argument of a macro, in a form that mdoc takes for no macro itself.
+// Returns `text` as one argument of a macro, in a form that mdoc does not take for a macro.
 static std::string argument(const std::string& text) {
   const std::string quoted = replaced(escape(text), "\"", "\\(dq");
   const bool plain = text.find(' ') == std::string::npos;
@@ -215,7 +214,7 @@ static std::string completion_of(const Option& option) {
                       : option.type == OptionType::kFolder ? "-d"
                                                            : "";
   std::vector<std::string> words = option.offered ? option.offered() : option.choices;
-  // Words with other characters are left out, because the shell would expand them.
+  // Words that are not plain are left out, because the shell would expand them.
   const auto is_plain = [](const std::string& word) {
     return std::all_of(word.begin(), word.end(), [](unsigned char letter) {
       return std::isalnum(letter) != 0 || std::strchr("-_.=", letter) != nullptr;

@@ -1,5 +1,5 @@
-// Implements stop signals, with an alarm for waiting calls that they miss, and child processes with
-// posix_spawn.
+// Implements stop signals, with an alarm that interrupts waiting calls if the signal did not, and
+// child processes with posix_spawn.
 
 #include "base/process.h"
 
@@ -182,9 +182,9 @@ static int exit_code_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-// Returns the status of a child that has ended. With WNOHANG it returns nothing while the child
-// runs. Throws SystemError where SIGCHLD is ignored, because the system then forgets how a child
-// has ended.
+// Waits for a child and returns its status. With WNOHANG this function does not wait, and returns
+// nothing while the child runs. Throws SystemError where SIGCHLD is ignored, because the system
+// then forgets how a child has ended.
 static std::optional<int> status_of(pid_t child, int options,
                                     const std::filesystem::path& program) {
   int status = 0;
@@ -270,8 +270,8 @@ void run_filter(const std::filesystem::path& program, const std::vector<std::str
   memory.write(input.data(), input.size(), program.string());
   ::lseek(memory, 0, SEEK_SET);
   Descriptor read_end;
-  // A terminal's interrupt goes to our process group, without the child. We pass the signal on to
-  // the child once: a second signal would end the child at once.
+  // A terminal's interrupt goes to our process group, which does not include the child. We pass the
+  // signal on only one time, because a second signal would end the child at once.
   const pid_t child = spawn(program, arguments, memory, read_end, /*own_group=*/true);
   std::exception_ptr problem;
   try {

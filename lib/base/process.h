@@ -72,18 +72,18 @@ struct ChildResult {
 };
 
 // Runs `program` (a path: PATH is not searched) with these arguments, without a shell and with our
-// environment, and waits for its end. Its standard input is empty, its standard error is ours.
+// environment, and waits for its end. Its standard input is empty, and its standard error is ours.
 // Throws SystemError when the program cannot be started. When a signal asks us to stop, the signal
-// is passed on to the program, and Interrupted is thrown.
+// is passed on to the program, and Interrupted is thrown after its end.
 ChildResult run_child(const std::filesystem::path& program,
                       const std::vector<std::string>& arguments);
 
-// Runs `program` in the same way, with `input` as its standard input, and calls read() with the
-// program's output as it comes. A signal that asks us to stop is passed on to the program once, and
-// read() still gets the rest of the output. Returns when the program has ended with exit code 0.
-// Throws AlreadyReported when the program has failed, Error when a signal ended it, and Interrupted
-// when the signal was the one passed on. If read() throws, the program's output is closed, and the
-// exception is thrown again unless the program has failed.
+// Runs `program` like run_child(), with `input` as its standard input, and calls read() with the
+// stream of the program's output. A signal that asks us to stop is passed on to the program once,
+// and read() still gets the rest of the output. Returns when the program has ended with exit code
+// 0. Throws AlreadyReported when the program has failed, Error when a signal ended it, and
+// Interrupted when the signal was the one passed on. If read() throws, the program's output is
+// closed, and the exception is thrown again unless one of these errors takes its place.
 void run_filter(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                 std::string_view input, const std::function<void(InputFile& output)>& read);
 

@@ -15,7 +15,7 @@ namespace ql {
 //
 // The object stays below half a megabyte, because streams and histories have room for little more.
 // A text that takes more than 16 KiB as JSON keeps 1 KiB at each end, with "... N bytes more ..."
-// between.
+// in between.
 Json provenance(const Json& configuration);
 
 // Returns the name of this program, or "PROGRAM" in one that does not use run_tool.
@@ -24,9 +24,9 @@ std::string invoked_tool();
 // Only run_tool calls this, with the arguments of the command line.
 void set_provenance(const std::string& tool, const std::vector<std::string>& arguments);
 
-// Quotes words for the shell and joins them with spaces. If the text takes more than 16 KiB,
-// consecutive names (words that do not begin with '-') are shortened to the first eight, "... N
-// more ..." and the last. So the first name is kept, which may be an option's value.
+// Quotes words for the shell and joins them with spaces. If the text takes more than 16 KiB, more
+// than ten consecutive names ("-" and words that do not begin with '-') are shortened to the first
+// eight, "... N more ..." and the last. The first name is kept because it may be an option's value.
 std::string shortened_words(const std::vector<std::string>& words);
 
 }  // namespace ql

@@ -35,10 +35,11 @@ struct Hierarchy {
 struct Mount {
   std::vector<std::string> root;  // the group that is mounted
   fs::path folder;
-  std::vector<std::string> controllers;  // among the other options of the mount; {""} for version 2
+  std::vector<std::string> controllers;  // and the other options of the mount; {""} for version 2
 };
 
-// "/a/b" -> {"a", "b"}. The names "..", which lead out of a namespace, can only come first.
+// Returns {"a", "b"} for "/a/b". The names "..", which lead out of a namespace, can only come
+// first.
 std::vector<std::string> names_in(const std::string& path) {
   std::vector<std::string> names = split(path, '/');
   names.erase(std::remove(names.begin(), names.end(), ""), names.end());
@@ -133,8 +134,8 @@ std::optional<fs::path> folder_of(const std::vector<std::string>& group, const M
   return above ? find_group(mount.folder, mount.root.end() - in_root, rest) : std::nullopt;
 }
 
-// Returns the folders of our group and of the groups above it. A container's mount may not have our
-// group under its name. Then the mounted folder is the container's group.
+// Returns the folders of our group and of the groups above it. In a container the mount may not
+// have our group under the group's name. Then the mounted folder is the container's group.
 std::vector<fs::path> group_folders(const Hierarchy& hierarchy, const std::vector<Mount>& mounts) {
   std::optional<fs::path> top, bottom;
   for (const Mount& mount : mounts) {
@@ -165,7 +166,8 @@ std::vector<std::int64_t> numbers_in(const fs::path& path, std::vector<std::int6
 }
 
 // Returns the bytes of cached files that a group and the groups below it hold in memory. In version
-// 1 the names of these sums begin with `prefix` "total_". Names without it count the group alone.
+// 1 the names of these sums begin with `prefix`, "total_". Names without the prefix count the group
+// alone.
 std::int64_t cached_files(const fs::path& statistics, const std::string& prefix) {
   std::ifstream file(statistics);
   std::int64_t sum = 0, value = 0;

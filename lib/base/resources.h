@@ -16,15 +16,15 @@ struct ControlGroupLimits {
   std::optional<std::int64_t> unused_memory;  // bytes without swap; negative if over the limit
 };
 
-// Returns the smallest amounts that this process's groups and all groups above them leave. Groups
-// that are not mounted are left out. A value is absent where no limit exists or can be read. A
-// group's use includes that of all groups below it, so the group with the lowest limit may not be
-// the one that leaves least. Cached files do not count as used memory, because a group gives up its
-// cache when necessary. `root` is the folder that has proc/ and the mount points.
+// Returns the smallest amounts that this process's groups, and all groups above them, leave to the
+// process. Groups that are not mounted are left out. A value is absent where no limit can be found.
+// A group's use includes the use of all groups below it, so the group with the lowest limit may not
+// be the one that leaves least. Cached files do not count as used memory, because a group gives up
+// its cache when necessary. `root` is the folder that has proc/ and the mount points.
 ControlGroupLimits control_group_limits(const std::filesystem::path& root = "/");
 
 // Returns the number of physical cores that the process may use: those of its CPU affinity, at most
-// the control groups' quota, at least 1.
+// the control groups' quota (rounded up), and at least 1.
 int usable_cores();
 
 // Returns the bytes of this process that are in memory now, or 0 if that is unknown.

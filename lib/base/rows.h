@@ -12,14 +12,14 @@ namespace ql {
 
 // Formats rows as a table with a header: tab-separated for programs, or aligned for human readers.
 // Null (unknown, or not applicable) is written as "-". A list's items are separated by commas. Real
-// numbers have eight significant digits, but integers and halves below 1e10 have all their digits.
-// In a text a tab, line end or backslash becomes \t, \n, \r or two backslashes, and another control
-// character becomes '?'.
+// numbers have eight significant digits; integers, and multiples of 0.5 below 1e10, have all their
+// digits. In a text a tab, line end or backslash becomes \t, \n, \r or two backslashes, and another
+// control character becomes '?'.
 class TableText {
  public:
-  // `columns` has names separated by commas, or "all". "" means all columns, or on a terminal only
-  // those that fit into kTerminalWidth, with the columns `first` before the others. With `terminal`
-  // the table is aligned.
+  // `columns` has names separated by commas, or "all". With `terminal` the table is aligned, and ""
+  // means the columns that fit into kTerminalWidth, with the columns `first` before the others.
+  // Without `terminal`, "" means all columns.
   TableText(const std::string& columns, bool terminal, std::vector<std::string> first = {});
 
   // Throws UsageError for a chosen column that the row does not have. lines() calls this function

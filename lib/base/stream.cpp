@@ -23,8 +23,8 @@ constexpr std::size_t kLargeWrite = std::size_t{64} << 10;
 constexpr int kPipeBytes = 1 << 20;
 constexpr std::chrono::milliseconds kPoll{250};
 
-// read_what_comes() returns after kSilence without input, in which a busy producer would have
-// written again, or after kTrickle of input without such a pause. A person notices neither delay.
+// read_what_comes() returns when no input comes for kSilence: a busy producer would have written
+// again by then. Without such a pause it returns after kTrickle. A person notices neither delay.
 constexpr std::chrono::milliseconds kSilence{20}, kTrickle{50};
 
 // Waits for at most `time`. Returns true when input, or its end, has come.
@@ -36,7 +36,7 @@ static bool comes_within(int descriptor, std::chrono::milliseconds time) {
 InputFile::InputFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
   if (path != "-") {
     // Without O_NONBLOCK, opening a named pipe would wait for its writer, even after a signal that
-    // came just before. So only read() waits.
+    // came just before. With it, only read() waits.
     file_ = Descriptor(path, O_RDONLY | O_NONBLOCK, name_);
     ::fcntl(file_, F_SETFL, O_RDONLY);
     descriptor_ = file_;
@@ -100,7 +100,7 @@ bool InputFile::has_more(std::chrono::milliseconds wait) const {
 
 OutputStream::OutputStream(const std::string& path, bool binary, const std::string& option) {
   if (path != "-") {
-    // No file can appear under the name of a device, but standard output may lead to the device.
+    // A file cannot replace a device, but standard output may be redirected to the device.
     file_.emplace(path, option.empty()          ? "choose another name"
                         : path == "/dev/stdout" ? fmt::format("use {} -", option)
                                                 : fmt::format("use {} - >{}", option, path));
@@ -122,7 +122,8 @@ OutputStream::~OutputStream() {
   try {
     flush();
   } catch (...) {
-    // Only close() reports errors. When this destructor finds one, the run is failing already.
+    // A successful run calls close(), which reports errors. If flush() fails here, the run is
+    // failing already.
   }
 }
 
@@ -181,8 +182,8 @@ void OutputStream::close() {
     file_->commit();
     return;
   }
-  // Closing a copy makes network file systems report data that they could not store, and leaves the
-  // descriptor open for other users.
+  // Closing a copy of the descriptor makes network file systems report data that they could not
+  // store, and leaves the original open for other users.
   Descriptor copy(::dup(STDOUT_FILENO));
   if (copy < 0 || !copy.close()) throw SystemError("standard output", "close", errno);
 }

@@ -34,8 +34,9 @@ class InputFile {
   // Reads from `descriptor`, which must stay open. `name` is for messages. When a signal asks us to
   // stop, `on_stop` is called once, and reading continues to the end.
   InputFile(int descriptor, std::string name, std::function<void()> on_stop);
-  // Reads up to `size` bytes; returns 0 only at the end. Throws SystemError, and Interrupted when a
-  // signal asks us to stop while read() waits for a pipe.
+  // Reads up to `size` bytes and returns their number, which is 0 only at the end. Throws
+  // SystemError and, without `on_stop`, Interrupted when a signal asks us to stop while read()
+  // waits for a pipe.
   std::size_t read(void* data, std::size_t size);
   // Reads a regular file like read_fully(). For a pipe this function returns early, so that the
   // caller need not wait for a full buffer: when nothing more comes for 20 ms, or 50 ms after the
@@ -75,8 +76,8 @@ class OutputStream {
   // Passes the written data on to the reader of standard output. Does nothing for a file, which has
   // no reader yet.
   void flush();
-  // Writes all data that is still buffered, and throws if that fails. Call it at the end of a
-  // successful run. The destructor calls flush(), too, but cannot report errors.
+  // Writes the buffered data and gives a file its final name. Throws if that fails. Call it at the
+  // end of a successful run. The destructor only calls flush(), and cannot report errors.
   void close();
 
  private:

@@ -1,4 +1,5 @@
-// Implements escapes with ICU's character properties, UTF-8, edit distances and numbers with units.
+// Implements UTF-8, edit distances, numbers with units, and escapes with ICU's character
+// properties.
 
 #include "base/strings.h"
 
@@ -13,11 +14,11 @@
 
 namespace ql {
 
-// These characters have an escape of one letter, which stands at the same index in kNames.
+// The escape of each of these is a backslash and the character at the same index in kNames.
 constexpr std::string_view kNamed = "\t\n\r\\", kNames = "tnr\\";
 
-// Returns false for characters that are invisible or unassigned. Combining marks have ink, and so
-// have the few format characters that enclose numbers.
+// Returns false for characters that are invisible, unassigned or private. Combining marks have ink,
+// and so do the few format characters that enclose numbers.
 static bool has_ink(char32_t c) {
   constexpr std::uint32_t kNoInk = U_GC_Z_MASK | U_GC_C_MASK;
   constexpr char32_t kEmptyBraille = 0x2800;
@@ -117,8 +118,8 @@ static const std::uint8_t* bytes_of(std::string_view text) {
   return reinterpret_cast<const std::uint8_t*>(text.data());
 }
 
-// Returns the offset after the ASCII bytes that begin at `position`, rounded down to full words of
-// 8 bytes.
+// Skips ASCII bytes from `position` on, eight at a time, and returns the offset of the first byte
+// not skipped.
 static std::size_t skip_ascii(std::string_view text, std::size_t position) {
   constexpr std::uint64_t kHighBits = 0x8080808080808080u;
   while (text.size() - position >= sizeof(std::uint64_t)) {
@@ -198,8 +199,8 @@ void append_utf8(std::string& text, char32_t code_point) {
   text.append(bytes.data(), size);
 }
 
-// Returns the number of insertions, deletions, substitutions and swaps of neighbours (optimal
-// string alignment).
+// Returns the smallest number of insertions, deletions, substitutions and swaps of neighbours that
+// turn `a` into `b` (optimal string alignment).
 static std::size_t edit_distance(std::string_view a, std::string_view b) {
   const std::size_t width = b.size() + 1;
   std::vector<std::size_t> before_previous(width), previous(width), current(width);

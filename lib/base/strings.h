@@ -45,12 +45,12 @@ std::string in_quotes(std::string_view text);
 // backslash begins no known escape.
 std::optional<std::string> unescaped(std::string_view text);
 
-// Vocabularies name the byte 0x41 "<0x41>". byte_token() returns this name, and parse_byte_token()
-// returns the byte of a name, or nothing for any other text.
+// The name of the byte 0x41 in a vocabulary is "<0x41>". byte_token() returns this name, and
+// parse_byte_token() returns the byte of a name, or nothing for any other text.
 std::string byte_token(unsigned char byte);
 std::optional<unsigned char> parse_byte_token(std::string_view token);
 
-// Replaces every `pattern` in the text.
+// Replaces every `pattern` in the text by `by`.
 std::string replaced(std::string_view text, std::string_view pattern, std::string_view by);
 
 // UTF-8 means here what the Unicode standard defines (chapter 3, table 3-7): no overlong forms, no
@@ -93,8 +93,8 @@ std::size_t incomplete_suffix(std::string_view text);
 
 void append_utf8(std::string& text, char32_t code_point);
 
-// Enumerations have names in files and options. A function next to such an enumeration returns the
-// names in the order of the values, which count from 0:
+// The values of an enumeration have names in files and options. A function next to the enumeration
+// returns these names in the order of the values, which count from 0:
 //
 //   constexpr auto names_of(Pool) { return std::array{"max", "mean"}; }
 
@@ -142,8 +142,8 @@ Value value_named(const std::string& name, const std::string& where) {
 // This function finds suggestions: "Did you mean ...?"
 
 // Returns the candidate with the smallest edit distance to `typed`, if at most a third of the
-// letters would have to change. Otherwise returns the first candidate that begins with `typed`, or
-// "".
+// letters would have to change. Otherwise returns the first candidate that begins with `typed` (two
+// letters or more), or "".
 std::string nearest(std::string_view typed, const std::vector<std::string>& candidates);
 
 // These functions read numbers with units, as users type them, and accept no other text.
@@ -162,16 +162,16 @@ std::optional<std::vector<std::int64_t>> parse_integer_list(std::string_view tex
 // Splits at every `separator`; "a,,b" gives three parts, "" gives one empty part.
 std::vector<std::string> split(std::string_view text, char separator);
 
-// Human-readable: 2088628 -> "2,088,628". Scripts get plain digits.
+// Returns "2,088,628" for 2088628. This is for human readers; scripts get plain digits.
 std::string with_thousands(std::int64_t value);
 
-// A perplexity has no upper bound: 47.4083 -> "47.41"; 1,234,567.8 -> "1.235e+06".
+// Returns "47.41" for 47.4083, and "1.235e+06" for 1,234,567.8: a perplexity has no upper bound.
 std::string human_perplexity(double perplexity);
 
-// 1536 -> "1.5 KiB".
+// Returns "1.5 KiB" for 1536.
 std::string human_bytes(std::int64_t bytes);
 
-// 75.2 -> "1m15s"; 3700 -> "1h01m".
+// Returns "1m15s" for 75.2, and "1h01m" for 3700.
 std::string human_seconds(double seconds);
 
 }  // namespace ql

@@ -188,7 +188,8 @@ static bool answer(const ToolTable& table, const Options& options) {
 }
 
 // A file opened later must not get the number of a closed standard stream and then receive that
-// stream's data. The stand-in is opened in the wrong direction, so that using it remains an error.
+// stream's data. /dev/null takes this number. It is opened in the wrong direction, so that using
+// the stream remains an error.
 static void occupy_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
@@ -208,7 +209,7 @@ static void set_up_words(const std::string& tool) {
   });
 }
 
-// Makes sure that everything printed with <cstdio> or <iostream> arrives, too.
+// Throws unless everything printed with <cstdio> or <iostream> arrives.
 static void finish_standard_output() {
   errno = 0;
   std::cout.flush();
@@ -264,7 +265,7 @@ int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv
              const std::function<void(const Options&)>& body) {
   std::signal(SIGPIPE, SIG_IGN);
   // If our parent process ignores SIGCHLD, this process inherits that, and the system would forget
-  // how its own children end.
+  // how our children end.
   std::signal(SIGCHLD, SIG_DFL);
   try {
     const ToolTable table = make_table();

@@ -1,5 +1,5 @@
-// Has the parts of main() that all programs share: signals, --help and --version, errors as text
-// and exit code, and the options that several tools have.
+// Has the parts of main() that all programs share (signals, --help and --version, errors as text
+// and as exit code), and the options that several tools have.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace ql {
 
 // Makes the option --threads. `remark` is appended to its help text.
 Option threads_option(const std::string& remark);
-// Returns the number of threads that --threads asks for; 0 means usable_cores() of
+// Returns the number of threads that --threads asks for. For 0 this is usable_cores() of
 // base/resources.h.
 int threads_of(const Options& options);
 
@@ -28,14 +28,15 @@ Option output_file_option();
 
 // Makes --files-from, which reads the names from a file, for commands that take many names.
 Option files_from_option();
-// Returns the names on the command line, or those of --files-from: one per line, or each ended by
-// NUL when the list has a NUL. Throws UsageError when both are given, and Error for a list without
-// names and for a name that does not exist. Call it once: the list may be standard input.
+// Returns the names on the command line, or those in the list of --files-from: one per line, or
+// each ended by NUL when the list has a NUL. Throws UsageError for names and a list together, and
+// Error for a list without names or with the name of a missing file. Call it once: the list may be
+// standard input.
 std::vector<std::string> input_names(const Options& options);
 
-// columns_option() makes --columns. table_of() makes the table that --columns asks for, on standard
-// output. On a terminal the columns `first` come before the others. Throws UsageError for --columns
-// if the output is not a table.
+// columns_option() makes --columns. table_of() makes the table that --columns asks for, for
+// standard output. On a terminal, without --columns, the columns `first` come before the others.
+// Throws UsageError for --columns if the output is not a table.
 Option columns_option();
 TableText table_of(const Options& options, std::vector<std::string> first);
 
