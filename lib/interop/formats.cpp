@@ -1,5 +1,5 @@
-// Implements the layouts: reads headers, indexes and ids with checks of every number, and writes
-// them.
+// Implements the layouts: reads headers, indexes and ids, checks every number in them, and writes
+// headers and indexes.
 
 #include "interop/formats.h"
 
@@ -12,12 +12,13 @@ namespace ql::interop {
 
 using shard::TokenId;
 
-// The check needs at least this many ids, since fewer may look so by chance; more would only cost
-// time.
+// The check for wider ids needs kFewestIds ids, because fewer may look wider by chance. More than
+// kMostIds would only cost time.
 constexpr std::size_t kFewestIds = 4, kMostIds = 4096;
 
-// Returns true when nearly all ids are small except every `step`-th, from the first on: they may be
-// the upper halves of wider ids. The largest vocabularies in use have some 260,000 entries.
+// Returns true when nearly all ids except every `step`-th, from the first on, are small. The small
+// ids may be the upper parts of wider ids: such parts are at most 3, because the largest
+// vocabularies in use have some 260,000 entries.
 static bool is_sparse(const TokenId* ids, std::size_t count, std::size_t step) {
   if (count < 2 * step) return false;
   constexpr std::size_t kEnough = 256;  // fewer ids may be small by chance
@@ -162,8 +163,8 @@ void IdReader::decode() {
 }
 
 constexpr std::int64_t kHeaderBytes = 1024;
-// These are the magic number and the version of files with GPT-2's and with Llama 3's ids. llm.c
-// uses them to distinguish the widths.
+// These are the magic numbers and versions of files with GPT-2's ids (16 bits) and with Llama 3's
+// ids (32 bits). They show llm.c the width.
 constexpr std::uint32_t kMagic16 = 20240520, kVersion16 = 1;
 constexpr std::uint32_t kMagic32 = 20240801, kVersion32 = 7;
 

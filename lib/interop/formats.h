@@ -22,8 +22,8 @@
 
 namespace ql::interop {
 
-// Format names the programs whose token files are read and written. kU32 is nanoGPT's layout with
-// ids of 4 bytes.
+// The values of Format stand for the programs whose token files are read and written. kU32 is
+// nanoGPT's layout with ids of 4 bytes.
 
 enum class Format { kLlmc, kNanogpt, kMegatron, kU32 };
 constexpr auto names_of(Format) { return std::array{"llmc", "nanogpt", "megatron", "u32"}; }
@@ -100,13 +100,13 @@ struct WidthOptions {
 };
 constexpr WidthOptions kImportWidths = {"--format nanogpt", "--format u32"};
 
-// Throws UsageError if ids of 2 bytes cannot name all entries of the vocabulary: then larger ids
-// were stored modulo 65,536, or the ids have another width.
+// Throws UsageError if `bytes_per_id` is 2 and the vocabulary has more than 65,536 entries: then
+// larger ids were stored modulo 65,536, or the ids have another width.
 void check_width(int bytes_per_id, const shard::VocabularyInfo& vocabulary,
                  const WidthOptions& options);
 
-// Logs a warning when the first ids look like halves of wider ids: in little-endian order every
-// second id is then 0, or at most 3.
+// Logs a warning when the first ids look like parts of wider ids: in little-endian order (nearly)
+// every second id is then at most 3.
 void warn_of_wider_ids(const std::string& name, int bytes_per_id, const shard::TokenId* ids,
                        std::size_t count, const WidthOptions& options);
 
@@ -159,7 +159,8 @@ class IdReader {
 // The header of llm.c's token files has 1,024 bytes: 256 i32, of which the first three are a magic
 // number, a version and the number of tokens, and the others are 0.
 
-// Throws FormatError unless the file's size agrees with its header. `name` is for messages.
+// Throws FormatError for an unknown header, and unless the file's size agrees with the header.
+// `name` is for messages.
 IdRun read_llmc_header(const RandomAccessFile& file, const std::string& name);
 
 // Returns the header of a file of `tokens` ids. `bytes_per_id` is 2 or 4.
@@ -180,8 +181,8 @@ std::string encode_llmc_header(int bytes_per_id, std::int64_t tokens);
 // Reads an index from front to back and keeps none of it in memory.
 class MegatronIndex {
  public:
-  // Throws FormatError unless the file's size agrees with its header. `data_bytes` is the size of
-  // .bin.
+  // Throws FormatError for an unknown header, and unless the file's size agrees with the header.
+  // `data_bytes` is the size of .bin.
   MegatronIndex(const std::filesystem::path& path, std::int64_t data_bytes);
   IdType type() const { return type_; }
   // Stores the number of tokens of the next document, which may be 0, in `tokens`. Returns false
@@ -202,7 +203,7 @@ class MegatronIndex {
   std::int64_t sequence_ = 0, boundary_ = 0, position_ = 0;
 };
 
-// A ForEachDocument calls use(number of tokens) for each document, each time it is called.
+// Each call of a ForEachDocument calls use(number of tokens) for every document.
 using ForEachDocument = std::function<void(const std::function<void(std::int64_t tokens)>& use)>;
 
 // Writes the index of documents that follow each other without gaps. A document is one sequence, or

@@ -50,7 +50,7 @@ bool is_second_of_pair(const std::string& name, const std::vector<std::string>& 
   return name == pair.index && std::find(files.begin(), files.end(), pair.data) != files.end();
 }
 
-// Finds the ids in a file of llm.c or nanoGPT.
+// Finds the ids in a file of llm.c, nanoGPT or u32.
 IdRun find_ids(const RandomAccessFile& file, const std::string& name, Format format) {
   check_kind(file.head(), Content::kRawIds, name);
   if (format == Format::kLlmc) return read_llmc_header(file, name);
@@ -65,7 +65,8 @@ IdRun find_ids(const RandomAccessFile& file, const std::string& name, Format for
 
 bool is_plain(Format format) { return format == Format::kNanogpt || format == Format::kU32; }
 
-// Refuses a vocabulary that exceeds u16 ids: llm.c writes u16 ids only for GPT-2's vocabulary.
+// Refuses a file of u16 ids if the vocabulary exceeds u16: llm.c writes u16 ids only for GPT-2's
+// vocabulary.
 void check_llmc_width(const IdRun& run, const std::string& name,
                       const shard::VocabularyInfo& vocabulary) {
   if (run.type.bytes >= vocabulary.bytes_per_id()) return;
@@ -94,8 +95,8 @@ std::int64_t count_tokens(const std::vector<std::string>& files, const ImportRul
     check_kind(data.head(), Content::kRawIds, pair.data);
     MegatronIndex index(pair.index, data.size());
     if (index.type().bytes <= 2 && rules.vocabulary.bytes_per_id() > 2) {
-      // This is only a warning, because the vocabulary may have grown since then. Megatron itself
-      // uses wider ids if the vocabulary exceeds u16.
+      // This is only a warning, because the vocabulary may have grown since the ids were made.
+      // Megatron itself uses wider ids if the vocabulary exceeds u16.
       log_warning(
           "{}: ids of {} bits cannot name all {} entries of the vocabulary; were the ids made "
           "with this vocabulary?",
@@ -146,8 +147,8 @@ std::unique_ptr<BufferedFile> create(const shard::NewFolder& folder, const std::
   return std::make_unique<BufferedFile>(folder.create(folder.path().filename().string() + end));
 }
 
-// Writes consecutive ids: for llm.c into files of `file_tokens` ids each, of which the last may
-// have fewer, otherwise into one file. Creates at least one file.
+// Writes consecutive ids, for llm.c into files of `file_tokens` ids each (the last may have fewer),
+// and for other formats into one file. Creates at least one file.
 class IdFiles : public shard::TokenSink {
  public:
   IdFiles(const shard::NewFolder& folder, const ExportOptions& options, std::int64_t tokens,
@@ -282,7 +283,8 @@ class TextIdReader {
     }
   }
 
-  // A number beyond 64 bits is outside any vocabulary. Its digits are kept for the message.
+  // A number close to 64 bits or beyond is outside any vocabulary. Its digits are kept for the
+  // message.
   void take_digit(char digit) {
     constexpr std::int64_t kLargest = INT64_MAX / 20;
     if (number_ <= kLargest) {

@@ -29,7 +29,7 @@ struct ImportRules {
 // Returns the number of tokens in the files. A Megatron file is named with .bin, with .idx or with
 // neither. Throws FormatError if headers, indexes and sizes do not agree, and for an llm.c file
 // with u16 ids if the vocabulary exceeds u16. For such a vocabulary UsageError is thrown for
-// nanoGPT, and only a warning is logged for Megatron.
+// nanoGPT, and only a warning is logged for a Megatron file with ids of 1 or 2 bytes.
 std::int64_t count_tokens(const std::vector<std::string>& files, const ImportRules& rules);
 
 // Sends the tokens of all `files` to `sink`, in the order of `files`. Memory does not grow with the
@@ -76,9 +76,9 @@ void read_raw_ids(InputFile& input, int bytes_per_id, const shard::VocabularyInf
                   shard::TokenSink& sink, const shard::TokensDone& done,
                   Content content = Content::kRawIds);
 
-// Returns the writer for an output format of the tools: "stream"; "ids" for read_text_ids(); "u16"
-// or "u32" for read_raw_ids(), without document boundaries. Throws Error at once when the
-// vocabulary's ids do not fit the width.
+// Returns the writer for an output format of the tools: "stream"; "ids", which read_text_ids()
+// reads; "u16" or "u32", which read_raw_ids() reads, without document boundaries. Throws Error at
+// once when the vocabulary's ids do not fit the width.
 std::unique_ptr<shard::TokenSink> make_token_writer(const std::string& format, shard::ByteSink sink,
                                                     const shard::StreamHeader& header);
 
