@@ -42,7 +42,7 @@ VectorVersion choose_vector_version(const char* name) {
                    fmt::format("set it to one of {}or leave it unset", names));
 }
 
-// The trial takes milliseconds; a longer one is ended.
+// The trial takes milliseconds; its process is ended after this time.
 constexpr unsigned kSecondsOfTrial = 10;
 
 static bool has_instructions() {
@@ -154,12 +154,13 @@ static Precision fastest_of_gpu() {
   return Precision::kFloat32;
 }
 
-// Returns N for "cuda:N", and -1 for "cuda", which means any GPU. Returns nothing for other names.
+// Returns N for "cuda:N", and -1 for "cuda", which leaves the number open. Returns nothing for
+// other names.
 static std::optional<int> gpu_number(const std::string& name) {
   if (name == "cuda") return -1;
   const std::string prefix = "cuda:";
   const std::string number = name.substr(std::min(name.size(), prefix.size()));
-  // At most two digits: no machine has more devices, and no number overflows.
+  // At most two digits are allowed: no machine has more devices, and std::stoi() cannot overflow.
   const bool is_number = !number.empty() && number.size() <= 2 &&
                          number.find_first_not_of("0123456789") == std::string::npos;
   return name.rfind(prefix, 0) == 0 && is_number ? std::optional<int>(std::stoi(number))
@@ -186,7 +187,7 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
                      fmt::format("{} is one GPU, and there are {} processes", name, local_size),
                      "use cuda, which gives each process a GPU of its own");
   }
-  // `local_size` may be an average over the machines, so `local_rank` may be larger.
+  // A launcher's `local_size` may be an average over the machines; then `local_rank` may exceed it.
   if (const int processes = std::max(local_size, local_rank + 1); processes > gpus) {
     throw UsageError(
         kOption, fmt::format("there are {} processes on a machine with {} GPUs", processes, gpus),
@@ -197,7 +198,7 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
 
 at::Device find_device(const std::string& name, const ProcessGroup* group) {
   if (name == "cpu") {
-    vector_version();  // reports a bad name now, not when the first kernel runs
+    vector_version();  // reports a bad QL_VECTOR_VERSION now, not when the first kernel runs
     return at::kCPU;
   }
   if (gpu_number(name) && !c10::impl::hasDeviceGuardImpl(at::kCUDA)) {
@@ -211,8 +212,8 @@ at::Device find_device(const std::string& name, const ProcessGroup* group) {
                                 group == nullptr ? 0 : group->local_rank(),
                                 group == nullptr ? 1 : group->local_size());
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(number));
-  // An allocation of pinned memory names no device, and would otherwise take memory of the first
-  // GPU.
+  // An allocation of pinned memory names no device. Without this call it would take memory of the
+  // first GPU.
   cuda->setDevice(device);
   return device;
 }

@@ -28,7 +28,7 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr Seconds kAnswer{2};    // time in which the store answers if its host lives
 constexpr Seconds kRollCall{5};  // time for waiting processes to report that they wait
-constexpr Seconds kLeaving{5};   // process 0 stays this long for the others
+constexpr Seconds kLeaving{5};   // process 0 stays at most this long for the others
 
 std::string text_at(const Store& store, const std::string& key) {
   const std::vector<std::uint8_t> text = store->get(key);
@@ -39,16 +39,16 @@ std::string find_text(const Store& store, const std::string& key) {
   return store->check({key}) ? text_at(store, key) : "";
 }
 
-// Sets the text of a key that has none. Returns the text that the key has then.
+// Sets the text of the key if it has none. Returns the text that the key has after this.
 std::string set_first(const Store& store, const std::string& key, const std::string& text) {
   const auto found =
       store->compareSet(key, {}, std::vector<std::uint8_t>(text.begin(), text.end()));
   return {found.begin(), found.end()};
 }
 
-// Throws the reason why a job ends. In the store the reason is "15 in process 1 of 2 on host b",
-// with the number of the signal that stopped a process, or "0 " and the message of a process that
-// failed.
+// Throws the reason why a job ends or does not begin. In the store a reason begins with a number:
+// that of the signal that stopped a process, as in "15 in process 1 of 2 on host b", or 0 before an
+// error message.
 [[noreturn]] void throw_end(const std::string& where, const std::string& text) {
   const std::string words = text.substr(text.find(' ') + 1);
   if (const int signal = std::stoi(text); signal != 0) throw Interrupted(signal, words);
@@ -165,7 +165,7 @@ std::string missing(const Store& store, const LaunchedProcess& process, Seconds 
 }
 
 // Enters this process in the store under its rank, and waits for the others. Returns a JSON array
-// of the facts that each process reports, or the reason why the job has ended. A process that comes
+// with the facts of every process, or the reason why the job does not begin. A process that comes
 // too late does not disturb a job that has begun.
 std::string take_place(const Store& store, const LaunchedProcess& process, Json own,
                        Seconds patience) {
@@ -292,7 +292,7 @@ void Job::meet(Seconds patience) {
     addresses_.push_back(member.at("address").get<std::string>());
     if (!is_loopback(addresses_.back())) reached = member.at("reached").get<std::string>();
   }
-  // On the host of process 0, the name of this host may mean the loopback address, which no other
+  // On the host of process 0, that host's name may resolve to the loopback address, which no other
   // host can reach.
   std::replace_if(addresses_.begin(), addresses_.end(), is_loopback, reached);
   const auto begin = addresses_.begin();
@@ -317,7 +317,7 @@ int Job::check(bool waits) {
           return std::pair(find_text(store, "end"), find_text(store, "stop"));
         });
   } catch (const NoAnswer&) {
-    return 0;  // the store's host may only pause, and every sum has a time limit
+    return 0;  // the store's host may only be pausing, and every sum has a time limit
   }
   if (!end.empty()) throw_end(name(process_.rank), end);
   return stop.empty() ? 0 : std::stoi(stop);
@@ -337,7 +337,7 @@ void Job::end(const std::exception& error) noexcept {
   }
 }
 
-// Gloo's error names at most one other process. This process may have closed its connections only
+// Gloo's error names at most one other process. That process may have closed its connections only
 // because its own time limit was over, so all processes are asked.
 void Job::lose(const std::string& error) {
   check(true);  // throws if a process has reported its failure
@@ -380,7 +380,7 @@ void listen_for_others(const LaunchedProcess& process, Seconds patience) {
       log_line(LogLevel::kQuiet, fmt::format("error: {}", error.what()));
       ::kill(::getpid(), SIGTERM);
     } catch (const std::exception&) {
-      // The port is not free, so no other process finds this one.
+      // For example, the port is not free. Then no other process finds this one.
     }
   }).detach();
 }

@@ -1,5 +1,5 @@
-// Lets the processes of a job meet in c10d's store, learn in the store how other processes end, and
-// find out which process is lost.
+// Lets the processes of a job meet in c10d's store, learn from the store how other processes ended,
+// and find out which process is lost.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -22,8 +22,8 @@ namespace ql::machine {
 using Clock = std::chrono::steady_clock;
 using Store = c10::intrusive_ptr<c10d::Store>;
 
-// Ends a process for a reason that the other processes know already: one of them has reported the
-// reason, or all processes have noticed that one is lost.
+// Ends a process for a reason that it need not report: the other processes know the reason already,
+// or this process is not a part of their job.
 class LostProcess : public Error {
   using Error::Error;
 };
@@ -54,7 +54,7 @@ inline std::string first_line(const std::string& text) { return text.substr(0, t
 class Job {
  public:
   explicit Job(const LaunchedProcess& process);
-  // Process 0, which has the store, stays some seconds for processes that have not ended yet, or do
+  // If process 0 has the store, it stays some seconds for processes that have not ended yet, or do
   // not know yet why process 0 fails.
   ~Job();
   Job(Job&&) = delete;
@@ -63,25 +63,27 @@ class Job {
   // to another job, and Interrupted when a signal asks one of the processes to stop.
   void meet(std::chrono::seconds patience);
 
-  // local_rank and local_size count the processes that have met on this host; they are not the
+  // After meet(), local_rank and local_size count the processes on this host, and are not the
   // launcher's values.
   const LaunchedProcess& process() const { return process_; }
   const Store& store() const { return store_; }
-  // Returns the address at which the others reach this process.
+  // Returns the address at which the other processes reach this one.
   const std::string& address() const { return addresses_[static_cast<std::size_t>(process_.rank)]; }
   // Returns "process 1 of 3 on host b"; the hosts of the other processes are known after meet().
   const std::string& name(int rank) const { return names_[static_cast<std::size_t>(rank)]; }
 
   // If the job has ended, throws the reason: LostProcess, or Interrupted with the signal that
-  // stopped a process. Otherwise returns the signal that asks one of the processes to stop, or 0.
-  // With `waits` this process answers that it waits, if another process asks which processes wait.
+  // stopped a process. Otherwise returns the signal that asks one of the processes to stop, or 0 if
+  // there is none or the store is silent. If another process asks which processes wait, and `waits`
+  // is true, this process answers that it does.
   int check(bool waits);
-  // Makes check() return this signal in the other processes.
+  // Makes check() return this signal, or an earlier one, in all processes.
   void ask_to_stop(int signal) { publish("stop", std::to_string(signal)); }
   // Lets the other processes know why this process ends; the others then end, too.
   void end(const std::exception& error) noexcept;
-  // Ends the job after a Gloo error, whose text is like "[file:line] Connection closed by peer
-  // [10.0.0.2]:50382" or reports a timeout. Throws LostProcess with the name of the lost process.
+  // Ends the job after an error such as Gloo's "[file:line] Connection closed by peer
+  // [10.0.0.2]:50382" or a timeout. Throws LostProcess with the names of the lost processes, or
+  // what check() throws.
   [[noreturn]] void lose(const std::string& error);
 
  private:

@@ -40,9 +40,9 @@ dnnl::engine& engine() {
   return only;
 }
 
-// The stride of a dimension of size 1 is never used, and LibTorch sets this stride to any value.
-// oneDNN 3.7 takes a small stride for the distance between rows or columns, so this function makes
-// the stride span the matrix.
+// The stride of a dimension of size 1 has no meaning, so LibTorch may set it to any value. oneDNN
+// 3.7 mistakes a small value for the distance between rows or columns, so this function makes the
+// stride span the matrix.
 dnnl::memory::desc describe(const at::Tensor& matrix, Type type) {
   const std::int64_t rows = matrix.size(0), columns = matrix.size(1);
   dnnl::memory::dims strides = {matrix.stride(0), matrix.stride(1)};

@@ -9,14 +9,14 @@ namespace ql::machine {
 
 // Weights, the sums of their gradients, the optimizer, norms, softmax and losses are float32 in
 // every precision. nn::ModelPrecision makes a model compute in a precision. On the CPU
-// kernels/product.h multiplies; on a GPU LibTorch multiplies under Autocast (machine/device.h). The
-// CPU has float32, and some CPUs have bfloat16; the other precisions need a GPU.
+// kernels/product.h multiplies; on a GPU LibTorch multiplies under Autocast (machine/device.h).
+// Every CPU has float32, and some CPUs have bfloat16; the other precisions need a GPU.
 enum class Precision {
   kFloat32,
-  kTf32,      // products of float32 values, rounded to 10 bits of mantissa while they are read
-  kBfloat16,  // products of bfloat16 values; tensors between two products are bfloat16
+  kTf32,      // products of float32 values, which are rounded to 10 bits of mantissa when read
+  kBfloat16,  // products of bfloat16 values; on a GPU, their results are bfloat16, too
   kFloat16,   // the same with float16 values
-  kAuto,      // the fastest of these that the device has; set_up_precision() returns it
+  kAuto,      // the fastest of these that the device has; set_up_precision() finds it
 };
 
 constexpr auto names_of(Precision) {

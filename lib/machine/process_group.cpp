@@ -30,11 +30,10 @@ namespace ql::machine {
 
 namespace {
 
-// A process that waits looks for signals and for the end of the job this often.
+// A process checks at this interval for signals and for the end of the job.
 constexpr std::chrono::seconds kLook{1};
-// A process that a signal has asked to stop waits this long for the others to come to the same
-// call, where all stop together after a checkpoint. Schedulers kill a process 30 seconds after the
-// signal.
+// A process that a signal has asked to stop waits this long for the others to make the same call;
+// then all stop together after a checkpoint. Schedulers kill a process 30 seconds after the signal.
 constexpr std::chrono::seconds kLastWait{10};
 
 // Begins to add up tensors by Gloo, in place.
@@ -119,8 +118,8 @@ class DeviceSum {
     ends_.record(stream);
   }
 
-  // Waits until the device reaches the first sum enqueued after has_ended() was true, that is,
-  // until this process's own work is done.
+  // Waits until the device reaches the first sum enqueued since has_ended() last returned true,
+  // that is, until this process's own work before that sum is done.
   void wait_for_begin() { begins_.synchronize(); }
 
   // Returns true when no sum is pending.
@@ -135,7 +134,7 @@ class DeviceSum {
   // processes.
   nccl::ncclComm_t communicator_ = nullptr;
   at::cuda::CUDAEvent begins_, ends_;
-  bool under_way_ = false;  // a sum was enqueued after has_ended() was true
+  bool under_way_ = false;  // a sum was enqueued since has_ended() last returned true
 };
 
 #else
@@ -165,13 +164,13 @@ struct ProcessGroup::Others {
       : patience(the_patience), job(process) {}
 
   // The destructor of Gloo's group would wait for a pending sum, and a process that fails cannot
-  // wait. So the group is not destroyed then.
+  // wait. So the group is not destroyed while a sum is pending.
   ~Others() {
     if (pending > 0) static_cast<void>(gloo_sum.release());
   }
 
-  // Throws if there is a reason not to wait any longer: the job has ended, or a signal's time is
-  // over.
+  // Throws if there is a reason not to wait any longer: the job has ended, or the time after a
+  // signal is over (kLastWait).
   void look() {
     job.check(true);
     const int signal = stop_signal();
@@ -202,8 +201,8 @@ ProcessGroup::ProcessGroup(const LaunchedProcess& process, std::chrono::seconds 
         within(2 * patience, false, [=, store = job.store(), address = job.address()] {
           return connect_gloo(store, process, address, patience);
         }));
-    // A process may end as soon as it is connected. Processes that still connect would take this
-    // end for a failure, so no process continues before all processes are connected.
+    // A process may end as soon as it is connected. Processes that are still connecting would take
+    // this end for a failure, so no process continues before all processes are connected.
     sum(at::zeros({1}));
   });
 }

@@ -25,12 +25,13 @@ using Fact = std::pair<std::string, std::string>;
 // All processes have to call every function that is marked as collective, in the same order. A
 // collective function throws Error when another process has failed or lets the others wait too
 // long. The error names that process and the reason. A collective function throws Interrupted when
-// a signal has asked this process to stop and the others do not come soon.
+// a signal has stopped another process, or has asked this process to stop and the others do not
+// make the same call soon.
 class ProcessGroup {
  public:
-  // Waits for all processes that were launched together. A process may let the others wait for
-  // `patience`. Throws Error when a process does not come, and Interrupted when a signal asks one
-  // of the processes to stop.
+  // Waits for all processes that were launched together. In this and every later call, a process
+  // may let the others wait for `patience`. Throws Error when a process does not come, and
+  // Interrupted when a signal asks one of the processes to stop.
   ProcessGroup(const LaunchedProcess& process, std::chrono::seconds patience);
   ~ProcessGroup();
   ProcessGroup(ProcessGroup&&) = delete;
@@ -45,7 +46,7 @@ class ProcessGroup {
   // anything reads the tensors, and before the group is destroyed.
   using Wait = std::function<void()>;
   // Collective. Adds up contiguous tensors of one type in place, over all processes. `tensors` are
-  // either several tensors on the CPU, which are sent together, or one tensor on the device of
+  // either one or more tensors on the CPU, which are sent together, or one tensor on the device of
   // join_device(). A sum on a GPU is only enqueued, on the current stream, so work that is enqueued
   // later on this stream finds the result.
   Wait start_sum(std::vector<at::Tensor> tensors);
@@ -55,15 +56,15 @@ class ProcessGroup {
   // Throws UsageError when LibTorch has no NCCL, and Error when NCCL does not connect the GPUs.
   void join_device(const c10::Device& device);
   // Waits until the device has finished its sums. Call this function before the host waits for the
-  // device in any other way. Otherwise, when the device does not finish, the process at fault is
-  // unknown.
+  // device in any other way. Otherwise, if the device never finishes, nothing reports the process
+  // at fault.
   void await_device();
 
   // Collective. Gathers the rows of all processes: `own` [share_of(rows).count, ...] holds the rows
   // of this process, in float32 on any device. The result [rows, ...] is on the CPU; each row has
   // the same bits as in the process that owns the row.
   at::Tensor all_rows(const at::Tensor& own, std::int64_t rows);
-  // Collective. Returns the first process's text.
+  // Collective. Returns the argument of the first process.
   std::string from_first(const std::string& text) { return gather(is_first() ? text : "")[0]; }
   std::int64_t from_first(std::int64_t value);
   // Collective. Returns the texts of all processes.

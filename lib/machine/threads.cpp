@@ -42,9 +42,9 @@ namespace {
 std::string take_better_openblas_kernels() {
   auto* name = library_symbol<char*()>("openblas_get_corename");
   if (name == nullptr) return "";
-  // OpenBLAS chooses its kernels by the first function when it is loaded, and forgets the kernels
-  // by the second function when it is unloaded. A build for one kind of processor has neither
-  // function.
+  // When OpenBLAS is loaded, it calls the first function to choose its kernels. When it is
+  // unloaded, it calls the second function to forget them. A build for one kind of processor has
+  // neither function.
   auto* choose = library_symbol<void()>("gotoblas_dynamic_init");
   auto* forget = library_symbol<void()>("gotoblas_dynamic_quit");
   const std::string better = better_openblas_kernels(name(), choose_vector_version(nullptr));
@@ -58,8 +58,8 @@ std::string take_better_openblas_kernels() {
 }
 
 constexpr int kMostThreads = 1024;
-// This is in GFLOP/s per thread. The reference BLAS, which has one thread, stays below it; a tuned
-// one is far above.
+// This limit is in GFLOP/s per thread. The reference BLAS, which uses one thread, stays below it; a
+// tuned BLAS is far above it.
 constexpr double kSlowGflops = 10;
 
 struct Blas {
@@ -127,8 +127,8 @@ void keep_freed_memory() {
   constexpr int kLargestThreshold = 32 << 20;
   ::mallopt(M_MMAP_THRESHOLD, kLargestThreshold);
   ::mallopt(M_TRIM_THRESHOLD, 16 * kLargestThreshold);
-  // Threads that compute slices would otherwise each get an arena, and arenas continually return
-  // pages to the system.
+  // Without this limit each thread that computes a piece would get its own arena, and such arenas
+  // continually return pages to the system.
   ::mallopt(M_ARENA_MAX, 1);
 #endif
 }
@@ -203,11 +203,11 @@ class OneThreadProducts {
   OneThreadProducts(OneThreadProducts&&) = delete;
 
  private:
-  int before_ = 0;  // previous threads of the BLAS; 0: unchanged
+  int before_ = 0;  // previous number of threads; 0: unchanged
 };
 
-// While an object lives, LibTorch, OpenMP's libraries and MKL use a single thread for the work of
-// this thread. A parallel region has the same effect, but this class does not begin a region.
+// While an object lives, LibTorch, libraries that use OpenMP, and MKL do the work of this thread on
+// this thread alone. A parallel region would have the same effect; this class does not begin one.
 class OneThread {
  public:
   OneThread() : before_(at::get_num_threads()) {
@@ -233,8 +233,8 @@ class OneThread {
   int before_, before_in_mkl_ = 0;
 };
 
-// Calls work(begin, end) for parts of [0, count), one part per thread. Nothing inside a part is
-// divided.
+// Calls work(begin, end) for at most `threads` parts of [0, count), each on one thread. Nothing
+// inside a part is divided.
 void share(std::int64_t count, int threads,
            const std::function<void(std::int64_t begin, std::int64_t end)>& work) {
   if (count <= 0) return;

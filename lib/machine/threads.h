@@ -1,5 +1,5 @@
-// Sets up the threads of tensors and of BLAS, and divides work on the CPU among threads as far as
-// that saves time.
+// Sets up the threads of LibTorch and of BLAS, and divides work on the CPU among threads where this
+// saves time.
 #pragma once
 
 #include <dlfcn.h>
@@ -21,16 +21,16 @@ Function* library_symbol(const char* name) {
 }
 
 // Returns OpenBLAS's name for the kernels of a processor whose widest vectors are `widest`. Returns
-// "" if `taken`, the kernels that OpenBLAS chose, are not among its fallbacks for unknown
-// processors. OpenBLAS chooses kernels by the processor's name when it is loaded. For a processor
-// that is newer than OpenBLAS it chooses the kernels of a processor of 2004, which reach a
-// twentieth of the speed of wide vectors.
+// "" for kPortable, and if `taken`, the kernels that OpenBLAS chose, are not among OpenBLAS's
+// fallbacks for unknown processors. OpenBLAS chooses kernels by the processor's name when it is
+// loaded. For a processor that is newer than OpenBLAS it chooses a fallback, such as the kernels of
+// Prescott (2004). These reach a twentieth of the speed of kernels with wide vectors.
 std::string better_openblas_kernels(const std::string& taken, VectorVersion widest);
 
 // These functions set the number of threads for tensors, and check that the machine's BLAS is fast.
 //
 // LibTorch as Debian builds it starts with one thread, and uses the library that libblas.so.3
-// points to: the reference BLAS is about thirty times slower than OpenBLAS.
+// points to. This may be the reference BLAS, which is about thirty times slower than OpenBLAS.
 
 class ProcessGroup;
 
@@ -44,59 +44,61 @@ struct ThreadSetup {
   double gflops = 0;  // measured on a product of two 512 x 512 matrices in float32
 };
 
-// Sets the number of threads of LibTorch and of its BLAS. 0 stands for usable_cores() of
-// base/resources.h, divided by the number of processes on this machine; `group`, or without a group
-// base/launched_process.h, has this number. Also makes OpenBLAS use kernels that suit the
-// processor, calls keep_freed_memory(), and measures the speed of the BLAS for some milliseconds.
-// Logs a warning with the remedy if the BLAS is slow or has a second pool of threads. Call this
-// function before the first tensor operation. Throws UsageError above 1024 threads.
+// Sets the number of threads of LibTorch and of its BLAS. 0 stands for usable_cores()
+// (base/resources.h) divided by the number of processes on this machine. The number of processes
+// comes from `group`, or without a group from base/launched_process.h. Also makes OpenBLAS use
+// kernels that suit the processor, calls keep_freed_memory(), and measures the speed of the BLAS
+// for some milliseconds. Logs a warning with the remedy if the BLAS is slow or has a second pool of
+// threads. Call this function before the first tensor operation. Throws UsageError above 1024
+// threads.
 ThreadSetup set_up_threads(int threads, const ProcessGroup* group = nullptr);
 
 // Sets the number of threads of LibTorch and of its BLAS, and nothing else.
 void set_threads(int threads);
 
-// Holds the rows [first, first + count) of a batch, which go through a network together.
+// Stands for the rows [first, first + count) of a batch.
 struct RowRange {
   std::int64_t first = 0, count = 0;
 };
 
 // The following functions divide work on the CPU among threads, as far as this saves time.
 //
-// Pieces have fixed sizes, and one thread computes each piece. A BLAS that divides a matrix product
-// among threads sums in another order for another number of threads, so the last bits of a result
-// would depend on this number. Inside a piece nothing is divided. The sizes of pieces depend on the
-// work alone, so the bits of a result depend on the work alone, too. Threads wait for each other
-// once, after all pieces; if all threads shared each operation, they would wait after each
-// operation. The tensors of a piece stay in the cache of one core.
+// Pieces have fixed sizes, and each piece is computed by a single thread. A BLAS that divides a
+// matrix product among threads sums in another order for another number of threads, so the last
+// bits of a result would depend on this number. Inside a piece nothing is divided. The sizes of
+// pieces depend on the work alone, so the bits of a result depend on the work alone, too. Threads
+// wait for each other once, after all pieces; if all threads shared each operation, they would wait
+// after each operation. The tensors of a piece stay in the cache of one core.
 //
-// A second thread has to be woken and waited for. If this thread has little to compute, the waiting
-// takes more time than the thread saves. It takes much more while other programs keep the cores
-// busy, because a woken thread then waits for a core. threads_that_pay() decides for all work how
-// many threads to use.
+// A second thread has to be woken and waited for. If it has little to compute, this takes more time
+// than the thread saves. The wait is much longer while other programs keep the cores busy, because
+// a woken thread then waits for a core. So for_parts() and for_pieces() use at most
+// threads_that_pay() threads.
 
-// Estimates how many microseconds one thread takes to multiply and add `products` pairs of numbers,
-// or to read or write `bytes` in a cache that the cores share, whichever takes longer. The rates
-// are those of one processor, because callers decide by orders of magnitude.
+// Estimates how many microseconds one thread takes: the time to multiply and add `products` pairs
+// of numbers, or the time to read or write `bytes` in a cache that the cores share, if that is
+// longer. The rates are those of one kind of processor: callers need only the order of magnitude.
 double microseconds_of(double products, double bytes);
 
 // A further thread saves time if it has this much work. In a measurement with twice this work, two
-// threads on two cores took 0.6 of the time of one thread, while the second thread was spinning.
-// Two threads were as fast as one for 4 microseconds of work with a spinning second thread, and for
-// 130 microseconds with a sleeping one.
+// threads on two cores took 0.6 of the time of one thread if the second thread was spinning. Two
+// threads broke even with one at 4 microseconds of work if the second thread was spinning, and at
+// 130 microseconds if it was sleeping.
 inline constexpr double kPayingMicroseconds = 10;
 
-// Returns how many of `threads`, at least 1, save time for work that takes one thread
+// Returns how many threads, from 1 to `threads`, save time for work that takes one thread
 // `microseconds`.
 int threads_that_pay(double microseconds, int threads);
 
-// Calls work(begin, end) for parts of [0, count), one part for each of threads_that_pay();
-// `microseconds` is the time that one thread would take for all parts. The parts depend on the
-// number of threads, so use this function only if the bits of a result do not depend on the parts.
-// Gradients are recorded if the caller records them. Rethrows the exception of a part.
+// Divides [0, count) into at most threads_that_pay() parts, and calls work(begin, end) for each
+// part on one thread. `microseconds` is the time that one thread would take for all parts. The
+// parts depend on the number of threads, so use this function only if the bits of a result do not
+// depend on the parts. Gradients are recorded if the caller records them. Rethrows the exception of
+// a part.
 void for_parts(std::int64_t count, double microseconds,
                const std::function<void(std::int64_t begin, std::int64_t end)>& work);
 
-// Stands for the time of work whose pieces are all long enough for a thread.
+// Stands for the `microseconds` of work in which every piece is worth a thread.
 inline constexpr double kLongWork = 1e9;
 
 // Calls work(first, count) for rows [0, rows) in pieces of `size` rows; the last piece may be
