@@ -30,7 +30,7 @@ struct TokenSource {
   std::function<std::int64_t()> cursor_bytes = {};
 };
 
-// Returns the tokens of packed data; `reader` must outlive the result.
+// Returns a source that reads packed data; `reader` must outlive the source.
 TokenSource source_of(shard::MultiReader& reader);
 
 // Holds the data of an evaluation: a packed folder, or a token stream.
@@ -53,9 +53,9 @@ DataSet open_data(const std::string& path);
 void warn_of_unknown_vocabulary(const std::string& silent, const std::string& other);
 
 // Throws Error if the vocabularies of the model and the data have different hashes, because a
-// result for tokens of another vocabulary has no meaning; the message names both. If a vocabulary
-// has no hash (imported ids), this function only warns; evaluate() still checks every id.
-// `trained_on` names the model, or the training data of a unigram model.
+// result for tokens of another vocabulary has no meaning; the message names both vocabularies. If
+// one is unknown or has no hash (imported ids), this function only warns; evaluate() still checks
+// every id. `trained_on` names the model, or the training data of a unigram model.
 void check_vocabulary(const std::string& trained_on,
                       const std::optional<shard::VocabularyInfo>& vocabulary, const DataSet& data);
 

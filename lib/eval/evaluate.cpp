@@ -89,8 +89,8 @@ static Evaluation evaluate_alone(const nn::ModelAtLengths& model, const TokenSou
                            : evaluate_layerwise(model, source, options);
 }
 
-// Returns options.batch. If fewer columns fit into the memory of the CPU, logs and returns that
-// number instead.
+// Returns options.batch. If the memory of the CPU has room only for fewer columns, returns their
+// number instead, and logs it.
 static std::int64_t columns_with_room(const nn::ModelAtLengths& model, const TokenSource& source,
                                       const EvaluationOptions& options) {
   const net::Network& network = model.model().network();
@@ -168,7 +168,7 @@ static Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSo
       plan_columns(segments, warm_up_segments(model.geometry()), group.size());
   const auto own = static_cast<std::size_t>(group.rank());
   Evaluation result;
-  int stopped = 0;  // the signal that stopped the process
+  int stopped = 0;  // the signal that stopped this process; 0: none
   if (own < columns.size()) {
     const Column& column = columns[own];
     const std::int64_t begin = column.read_from * segment;
@@ -178,7 +178,8 @@ static Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSo
     alone.first_target = (column.score_from - column.read_from) * segment + 1;
     alone.progress = [&](std::int64_t targets) {
       group.check_for_stop();
-      // Only the first process shows progress, multiplied because the others read about as much.
+      // Only the first process shows progress. Its count is multiplied, because the others read
+      // about as much.
       if (options.progress) {
         options.progress(std::min(targets * group.size(), source.tokens - 1));
       }
@@ -196,7 +197,7 @@ static Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSo
     }
     result.warm_up += (column.score_from - column.read_from) * segment;
   }
-  // All processes stop together: otherwise the others would wait for the sums of a stopped one.
+  // All processes stop together, because running ones would wait for the sums of a stopped one.
   stopped = group.agree_on_stop(stopped);
   if (stopped != 0) throw Interrupted(stopped);
   add_up(group, {&result.targets, &result.known.targets, &result.warm_up});

@@ -29,16 +29,16 @@ struct LossSums {
   double standard_error() const;
 };
 
-// The sums are over all targets. A stream has one target fewer than tokens, because nothing
-// precedes its first token.
+// The sums are over all targets. A stream that is read as one has one target fewer than tokens,
+// because nothing precedes its first token.
 struct Evaluation : LossSums {
   LossSums known;           // over the targets that are not <unk>
   std::int64_t batch = 0;   // columns read in parallel
   std::int64_t stride = 0;  // targets that a sliding window scores; 0: no sliding windows
   std::int64_t reset = 0;   // tokens after which memory is emptied; 0: never
   std::string
-      reset_at;  // unit that is read independently of the others, such as "line"; empty: none
-  std::int64_t warm_up = 0;  // tokens read but not scored before columns, summed over all columns
+      reset_at;  // kind of the units that are read independently, such as "line"; empty: none
+  std::int64_t warm_up = 0;  // tokens that columns read before they score; sum over all columns
   double seconds = 0;
 
   using LossSums::add;
@@ -75,13 +75,14 @@ using TargetProgress = std::function<void(std::int64_t targets_done)>;
 // (eval/stream_columns.h). Each column first reads tokens before its start without scoring them: as
 // many segments as the network's exact context length reaches back.
 //
-// Both give the losses of reading the complete stream with batch 1, except for the order of
+// Both ways give the losses of reading the complete stream with batch 1, except for the order of
 // floating-point sums.
 //
-// A network without memory sees nothing before its segment. With a stride of N its segments are
-// windows that slide, layer by layer: each window begins N tokens after the previous one and scores
-// its newest N targets. Each of these targets has at least n_s - N + 1 tokens before it in its
-// window. (Al-Rfou et al. 2018 use N = 1.) The first window scores all its targets.
+// A network without memory sees nothing before its segment. With a stride of N, which is possible
+// only layer by layer, its segments are sliding windows: each window begins N tokens after the
+// previous one and scores its newest N targets. Each of these targets has at least n_s - N + 1
+// tokens before it in its window. (Al-Rfou et al. 2018 use N = 1.) The first window scores all its
+// targets.
 
 // Names the parts of a text that are scored.
 enum class Unit {
@@ -89,7 +90,7 @@ enum class Unit {
   kDoubledLine,  // begins and ends with <eos>, as in the One Billion Word corpus; any other token
                  // after the end of a line also begins a line
   kDocument,
-  // A word with the whitespace before it. UnitSum::text of its sum is the word.
+  // This is a word with the whitespace before it. UnitSum::text is the word alone.
   kWord,
   kToken,  // each token, for a TokenSink
   kWhole   // the complete stream
@@ -108,9 +109,10 @@ struct EvaluationOptions {
   std::int64_t batch = 0;  // 0: layer by layer; else step by step with at most this many columns
   // Number of tokens that go through a layer at once; 0: the available memory decides.
   std::int64_t chunk = 0;
-  std::int64_t stride = 0;  // targets that a window scores, see above; 0: all of its segment
-  // Memory is emptied and a new segment begins after this many tokens, layer by layer; 0: never. So
-  // the mean loss at each distance from a reset shows the value of context.
+  std::int64_t stride = 0;  // targets that a window scores, see above; 0: no sliding windows
+  // If the stream is read layer by layer, memory is emptied and a new segment begins after each run
+  // of this many tokens; 0: never. So the mean loss at each distance from a reset shows the value
+  // of context.
   std::int64_t reset = 0;
   net::Lengths lengths;
   // Every unit of this kind is read independently of the others (eval/scorers.h), after the token
@@ -129,8 +131,8 @@ struct EvaluationOptions {
   std::int64_t top = 0;
   // Targets before this position are read but not scored.
   std::int64_t first_target = 0;
-  // The processes of a group share the work: each reads a part of the stream, with a warm-up as
-  // columns have it. All processes return the same sums. The sink gets only the targets of its own
+  // The processes of a group share the work: each reads a part of the stream, with a warm-up like
+  // that of a column. All processes return the same sums. The sink gets only the targets of its own
   // process.
   machine::ProcessGroup* group = nullptr;
 };
@@ -147,12 +149,12 @@ void check_stride(const net::Geometry& geometry, std::int64_t stride);
 Evaluation evaluate(const nn::Model& model, const TokenSource& source,
                     const EvaluationOptions& options);
 
-// Evaluates step by step for evaluate(), with `options.batch` columns in parallel
+// Evaluates step by step for evaluate(), with at most `options.batch` columns in parallel
 // (eval/stream_columns.h).
 Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& source,
                             const EvaluationOptions& options);
 
-// Checks the tokens that both evaluators read.
+// These functions check the tokens that evaluators read.
 
 // Throws Error if the stream has fewer than two tokens, because nothing could be scored.
 void check_length(const TokenSource& source);

@@ -9,14 +9,14 @@
 
 namespace ql::eval {
 
-// This many logits exist at a time, which bounds the memory of the softmax.
+// On a GPU at most this many logits, or one row of them, exist at a time.
 constexpr std::int64_t kLogitsPerBlock = std::int64_t{1} << 23;
-// This is the limit for each thread of the CPU, where all logits of a row are needed.
+// On the CPU this is the limit for each thread that needs all logits of a row.
 constexpr std::int64_t kLogitsPerPiece = std::int64_t{1} << 20;
-// This is the largest number of rows in a piece of work on the CPU. Logits do not limit it for
-// losses, because our kernels never hold the logits of all columns.
+// This is the largest number of rows in a piece of work on the CPU. For losses no limit on logits
+// applies, because our kernels never hold all logits of a row.
 constexpr std::int64_t kRowsOfPiece = kernels::kFewSoftmaxRows;
-// At most this many likely tokens, or one block, are held at a time.
+// At most this many likely tokens, or those of one block, are held at a time.
 constexpr std::int64_t kMostLikely = (std::int64_t{64} << 20) / sizeof(LikelyToken);
 
 static std::int64_t rows_of_block(const nn::Model& model) {

@@ -14,27 +14,28 @@
 namespace ql::eval {
 
 // Returns the losses of states [rows, d_model] for targets [rows] as float64 [rows] on the CPU. The
-// logits exist only in blocks of rows, which bound their memory for any vocabulary.
+// logits exist only for a block of rows at a time, which bounds their memory for any vocabulary.
 at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
                             const at::Tensor& targets);
 
 // Returns the `top` likeliest tokens for states [rows, d_model], row by row, the likeliest first.
-// The log probabilities, too, exist only in blocks of rows.
+// The log probabilities, too, exist only for a block of rows at a time.
 std::vector<LikelyToken> likeliest_in_blocks(const nn::Model& model, const at::Tensor& states,
                                              std::int64_t top);
 
-// Returns the number of rows whose likeliest tokens should be computed at once: rows whose
-// likeliest tokens take at most 64 MiB, but at least one block. Blocks of this many rows give the
-// same bits as all rows together.
+// Returns the number of rows whose likeliest tokens should be computed at once: complete blocks
+// whose likeliest tokens take at most 64 MiB, but at least one block; all rows if `top` is 0.
+// Several calls with this many rows give the same bits as one call with all rows.
 std::int64_t rows_of_likeliest(const nn::Model& model, const at::Tensor& states, std::int64_t top);
 
 // Adds the losses of targets to `result` and hands the targets to options.sink. Targets before
 // options.first_target are left out.
 void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluation& result);
 
-// Computes the losses of states [rows, d_model] for the targets `ids` and their `options.top`
-// likeliest tokens (block by block), then adds them as add_losses() does. The ascending `positions`
-// of the targets in the stream may have gaps. Throws Interrupted between blocks.
+// Computes the losses of states [rows, d_model] for the targets `ids`, and hands both to
+// add_losses() block by block, with the `options.top` likeliest tokens for each state. The
+// ascending `positions` of the targets in the stream may have gaps. Throws Interrupted after a
+// block if a signal requests a stop.
 void score_states(const nn::Model& model, const at::Tensor& states,
                   const std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& positions,
                   const EvaluationOptions& options, Evaluation& result);

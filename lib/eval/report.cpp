@@ -15,14 +15,14 @@ static bool covers_text(const DataSet& data, const Evaluation& result) {
   return result.reset_at.empty() || data.source.tokens - result.targets <= 1;
 }
 
-// Returns the nll per unit (word, byte, ...) of the original text, or NaN, which is null in the
-// row, if the number of units is 0 or not known.
+// Returns the nll per unit (word, byte, target, ...). If the number of units is 0 or not known,
+// returns NaN, which finite() turns into null.
 static double per_unit(double nll, std::int64_t units) {
   return units > 0 ? nll / static_cast<double>(units) : std::nan("");
 }
 
-// Returns the context lengths of the scored positions: the newest `stride` positions of a window,
-// or all positions of a segment.
+// Returns the range of context lengths at the scored positions: the newest `stride` positions of a
+// window, or without a stride all positions of a segment.
 static net::ContextLength scored_context(const EvaluatedModel& model, std::int64_t stride) {
   std::vector<std::int64_t> lengths =
       net::exact_lengths(net::make_geometry(*model.network, model.lengths));
@@ -49,7 +49,7 @@ static void add_subject(Json& row, const EvaluatedModel& model, const Evaluation
   row["context_max"] = of_network(exact.maximum);
 }
 
-// Without counts, the counts and all figures per unit are null.
+// Adds the figures of the text. Without `counts`, all of them are null.
 static void add_text_figures(Json& row, const std::optional<shard::TextCounts>& counts,
                              std::int64_t tokens, double nll) {
   const double ln2 = std::log(2.0);
@@ -67,8 +67,8 @@ static void add_text_figures(Json& row, const std::optional<shard::TextCounts>& 
 }
 
 // Adds the figures for the targets that are not <unk>. Figures per word need a vocabulary of words,
-// where each <unk> is one word. For known_bits_per_byte the nll is divided by the bytes of all
-// words, because the bytes of unknown words were not counted separately.
+// where each <unk> is one word. For known_bits_per_byte the nll is divided by the bytes of the
+// complete text, because the bytes of unknown words were not counted separately.
 static void add_known_figures(Json& row, const DataSet& data, const Evaluation& result) {
   const bool has_unknown = data.vocabulary.unk.has_value();
   const LossSums known = has_unknown ? result.known : LossSums();

@@ -1,4 +1,4 @@
-// Collects the tokens of a stream, or of its independent units, and scores full chunks of them.
+// Collects the tokens of a stream, or of its independent units, and scores them chunk by chunk.
 
 #include "eval/scorers.h"
 
@@ -65,7 +65,7 @@ void StreamScorer::score(std::int64_t count) {
   if (count <= 0) return;
   const at::NoGradGuard no_gradient;
   const std::int64_t fresh = targets_of_window(), windows = (count + fresh - 1) / fresh;
-  // The ids after the end of the stream are 0. The network is causal, so nothing that is scored
+  // The ids that fill up the last window are 0. The network is causal, so nothing that is scored
   // sees them.
   const at::Tensor tokens = at::zeros({context_ + windows * fresh}, at::kLong);
   std::copy_n(waiting_.begin(), context_ + count, tokens.data_ptr<std::int64_t>());
@@ -74,7 +74,7 @@ void StreamScorer::score(std::int64_t count) {
   std::iota(positions.begin(), positions.end(), position_ + 1);
 
   std::vector<std::int64_t> document_offsets;
-  std::vector<nn::Places> scored;  // the offsets in each window that are scored
+  std::vector<nn::Places> scored;  // for each window, the offsets that are scored
   for (std::int64_t i = 0; i < windows; ++i) {
     if (model_.model().network().reset_memory_at_documents) {
       document_offsets.push_back(documents_.age(position_ - context_ + i * fresh));
@@ -132,7 +132,8 @@ void IndependentScorer::put_input(std::int64_t id) {
 void IndependentScorer::end_unit() {
   if (of_unit_ == 0) return;
   if ((of_unit_ - 1) % segment() == 0) {
-    // The last token predicts nothing, so a segment with no other token is dropped.
+    // The last token of a unit predicts nothing, so a segment that holds only this token is
+    // dropped.
     ages_.pop_back();
     inputs_.pop_back();
   }

@@ -19,16 +19,17 @@ namespace ql::eval {
 class Scorer {
  public:
   virtual ~Scorer() = default;
-  // Scores all complete segments, or windows, that have arrived. Call this before waiting for more
-  // of the stream.
+  // Scores all complete segments (with a stride: windows) that have arrived. Call this before
+  // waiting for more of the stream.
   virtual void put_waiting() = 0;
   // Ends the stream, and its last unit, and scores the remaining targets.
   virtual void finish() = 0;
   const Evaluation& evaluation() const { return evaluation_; }
 
  protected:
-  // options.chunk tokens, rounded down to complete segments (at least one), go through a layer at
-  // once. `name` is the stream's name in messages. The model must outlive this object.
+  // options.chunk tokens (0: automatic_segments()), rounded down to complete segments (at least
+  // one), go through a layer at once. `name` is the stream's name in messages. The model must
+  // outlive this object.
   Scorer(const nn::ModelAtLengths& model, std::string name, const EvaluationOptions& options);
   std::int64_t segment() const { return model_.geometry().lengths.segment; }
 
@@ -78,9 +79,9 @@ class StreamScorer : public Scorer {
 };
 
 // Scores the units of a stream, such as its lines, independently of each other: each unit is read
-// from empty memory, after a begin token if there is one. Every unit begins a new segment, and its
-// last segment is padded. Units are read together like the segments of one stream: the memory is
-// reset at each unit as at a document (nn/memory.h).
+// with an empty memory at its start, after a begin token if there is one. Every unit begins a new
+// segment, and the unit's last segment is padded. Several units are read together, like the
+// segments of one stream: the memory is reset at each unit as at a document (nn/memory.h).
 class IndependentScorer : public Scorer {
  public:
   // `begin` is read before every unit, so that the unit's first token is a target. Without `begin`
@@ -97,7 +98,7 @@ class IndependentScorer : public Scorer {
 
  private:
   struct Target {
-    std::int64_t place = 0;     // index in inputs_ of the token before it
+    std::int64_t place = 0;     // index in inputs_ of the token before the target
     std::int64_t position = 0;  // in the stream
     std::int64_t id = 0;
   };
@@ -105,8 +106,8 @@ class IndependentScorer : public Scorer {
   void score(std::int64_t segments);
 
   std::optional<shard::TokenId> begin_;
-  std::vector<std::int64_t> inputs_;  // in complete segments, except for the open unit
-  std::vector<std::int64_t> ages_;    // of each segment in inputs_: inputs of its unit before it
+  std::vector<std::int64_t> inputs_;  // padded to complete segments, except for the open unit
+  std::vector<std::int64_t> ages_;    // for each segment in inputs_: earlier inputs of its unit
   std::deque<Target> targets_;        // of the tokens in inputs_
   std::int64_t of_unit_ = 0;          // number of inputs of the open unit
   std::int64_t position_ = 0;         // of the next token of the stream

@@ -133,8 +133,8 @@ std::int64_t chunk_bytes(const net::Network& network, const net::Geometry& geome
     numbers = std::max(numbers, layer.of_chunk(network, stage));
     of_pieces = std::max(of_pieces, layer.of_state());
   }
-  // The embedded tokens are held, and later the up-sampled states of every scale until the scales
-  // are averaged.
+  // First the embedded tokens are held, and later the up-sampled states of every scale, until the
+  // scales are averaged.
   const auto scales = static_cast<double>(geometry.outputs.size());
   numbers += scales * static_cast<double>(segment * network.d_model);
   const double states_of_pieces = std::min(static_cast<double>(threads) * kStatesOfPiece,
@@ -258,7 +258,7 @@ class Reader {
   }
 
   at::Tensor ids;  // [columns, segment + 1]: each token is followed by its target
-  std::vector<std::int64_t> document_offsets;  // of StepOptions
+  std::vector<std::int64_t> document_offsets;  // as in nn::StepOptions
   std::vector<TokenRun> runs;  // the targets that this step scores, columns ascending
 
  private:

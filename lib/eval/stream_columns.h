@@ -25,17 +25,19 @@ std::int64_t automatic_segments(const net::Network& network, const net::Geometry
                                 const c10::Device& device);
 
 // Returns the bytes that a chunk of this default size, in a stream of `tokens` tokens, holds at
-// once on the CPU (nn/step.cpp). A chunk holds fewer bytes than its segments one by one, because
-// consecutive segments share the keys and values of their memories.
+// once on the CPU (nn/step.cpp). A chunk holds fewer bytes than its segments would hold separately,
+// because consecutive segments share the keys and values of their memories.
 std::int64_t chunk_bytes(const net::Network& network, const net::Geometry& geometry,
                          std::int64_t tokens, int threads);
 
 // Returns the bytes that `columns` columns hold on the CPU when they are read in parallel, step by
-// step (eval/stream_columns.cpp). Reading the data takes `cursor_bytes` more for each column.
+// step (eval/stream_columns.cpp). The result includes `cursor_bytes` for each column, for reading
+// the data.
 std::int64_t columns_bytes(const net::Network& network, const net::Geometry& geometry,
                            std::int64_t columns, int threads, std::int64_t cursor_bytes);
 
-// Returns the largest number of columns up to `columns` that needs at most `available` bytes, or 1.
+// Returns the largest number of columns up to `columns` that needs at most `available` bytes, but
+// at least 1.
 std::int64_t columns_that_fit(const net::Network& network, const net::Geometry& geometry,
                               std::int64_t columns, int threads, std::int64_t cursor_bytes,
                               std::int64_t available);
@@ -44,8 +46,8 @@ std::int64_t columns_that_fit(const net::Network& network, const net::Geometry& 
 // single reader of the complete stream would see. This part needs only integers, not tensors.
 //
 // Everything is counted in segments of n_s tokens, aligned with the start of the stream: memories
-// are zero before segment 0 and are passed on at segment boundaries, so a column that begins
-// anywhere else would be a different computation.
+// are zero before segment 0 and are passed on at segment boundaries, so a column that begins inside
+// a segment would be a different computation.
 
 // Reads segments [read_from, end) and scores [score_from, end). Either read_from is 0, where the
 // single reader also starts with zero memories, or the column reads at least `warm_up` segments

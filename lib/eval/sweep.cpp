@@ -42,7 +42,7 @@ std::vector<net::Lengths> all_lengths(const SweepOptions& options, const net::Le
 
 Checkpoint read_checkpoint(const std::string& name, const SweepOptions& options) {
   Checkpoint checkpoint{name, name, net::read_model_file(name), {}};
-  if (!std::filesystem::is_directory(name)) {  // `name` is its model.json
+  if (!std::filesystem::is_directory(name)) {  // `name` is the path of model.json
     const std::filesystem::path folder = checkpoint.folder.parent_path();
     checkpoint.folder = folder.empty() ? std::filesystem::path(".") : folder;
   }
@@ -209,7 +209,7 @@ void require_same_job(const SweepOptions& options, const std::vector<Checkpoint>
 }
 
 // Returns true if the data is to be read once and in order: for independent units, and for a token
-// stream if that pass gives all results.
+// stream if one pass gives all results.
 bool needs_one_pass(const SweepOptions& options, std::size_t rows) {
   return options.alone ||
          (rows == 1 && options.checkpoints.size() == 1 &&

@@ -9,7 +9,8 @@
 
 namespace ql::eval {
 
-// Returns the occurrences of ids 0 .. vocab_size-1. Throws Error for ids outside the vocabulary.
+// Returns how often each of the ids 0 .. vocab_size-1 occurs. Throws Error for ids outside the
+// vocabulary.
 std::vector<std::int64_t> count_tokens(const TokenSource& source, std::int64_t vocab_size,
                                        const TargetProgress& progress = {});
 

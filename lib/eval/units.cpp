@@ -76,8 +76,9 @@ class LineEnds {
 };
 
 // Finds the words in a stream of tokens. A token that begins with whitespace begins a word, and a
-// token that ends with whitespace ends a word. A token of whitespace alone belongs to the word that
-// follows it. <eos> is a word of its own, and so is every token of a vocabulary of words.
+// token that ends with whitespace ends a word. A token of whitespace alone belongs to the next
+// word; if <eos> or a document's end comes first, the token is a word of its own. <eos> is also a
+// word of its own, and so is every token of a vocabulary of words.
 class Words {
  public:
   Words(TokenTexts bytes, const shard::VocabularyInfo& vocabulary)
@@ -112,7 +113,7 @@ class Words {
   static constexpr const char* kBlanks = " \t\n\v\f\r";
   static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
   bool is_eos(std::int64_t id) const { return eos_ && id == static_cast<std::int64_t>(*eos_); }
-  // The scorer refuses ids that are not in the vocabulary.
+  // Returns "" for an id outside the vocabulary; the scorer refuses it.
   const std::string& bytes_of(std::int64_t id) const {
     static const std::string kNone;
     const auto place = static_cast<std::size_t>(id);
@@ -205,7 +206,8 @@ class UnitScoring : public shard::TokenSink {
     if (stream_) stream_->put(wide_.data(), static_cast<std::int64_t>(count));
   }
 
-  // Scores and reports what has arrived. The caller does this before waiting for more input.
+  // Scores and reports what has arrived, except for Unit::kWhole. Call this before waiting for more
+  // input.
   void catch_up() {
     if (unit_ != Unit::kWhole) scorer().put_waiting();
   }

@@ -33,16 +33,17 @@ class UnitSums {
 
   // If `is_target`, a loss of the token will follow.
   void put_token(std::int64_t id, bool is_target);
-  // Ends the unit of the tokens so far. `text` becomes UnitSum::text of its sum.
+  // Ends the current unit. `text` becomes UnitSum::text of the unit's sum.
   void end_unit(std::optional<std::string> text = std::nullopt);
-  // Takes the losses of consecutive targets, beginning at `position` of the stream, in order.
+  // Takes the losses of consecutive targets, the first at `position` of the stream. Calls come in
+  // stream order.
   void put_losses(std::int64_t position, const double* losses, std::int64_t count);
   // Ends the stream, and an open unit with it.
   void finish();
 
  private:
   struct Unit {
-    std::int64_t end = 0;  // position after the last target until the unit's end
+    std::int64_t end = 0;  // position after the last target before the unit's end
     std::int64_t unknown_targets = 0;
     std::optional<std::string> text = {};
   };
@@ -79,11 +80,12 @@ struct UnitScores {
 
 // Opens `path` as open_data() does, but reads a stream while it arrives, without keeping it. If the
 // stream is damaged, the units reported before were complete. Throws Error for lines if
-// line_end_of() finds no line end, for words if the vocabulary is not known, and for independent
-// units if no begin token is known, otherwise the errors of open_data(), check_vocabulary() and
-// evaluate(). Unless units are independent, a stream of a single token has no target, and is
+// line_end_of() finds no line end, for words if the texts of tokens are not known, and for
+// independent units if a begin token is wanted but not known. Also throws the errors of
+// open_data(), check_vocabulary() and evaluate(), and UsageError for a begin token outside the
+// vocabulary. Unless units are independent, a stream of a single token has no target, and is
 // refused for Unit::kWhole and Unit::kToken. An empty stream is always refused. Progress is
-// reported after every chunk. For Unit::kToken the sink is not called.
+// reported after every chunk. For Unit::kToken `sink` is not called.
 UnitScores score_units(const nn::Model& model, const std::string& model_name,
                        const std::optional<shard::VocabularyInfo>& trained_with,
                        const std::string& path, const UnitOptions& options,
