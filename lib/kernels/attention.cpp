@@ -50,10 +50,10 @@ struct FusedAttention : torch::autograd::Function<FusedAttention> {
   }
 };
 
-// Turns scores[.., i, k] of row k of the position table into a view scores[.., i, j] of key j, with
-// k = segment - 1 - i + j. From one query i to the next, k decreases by one, so the view has a
-// smaller stride. For keys in the future the view reads scores of the next query; the mask hides
-// them.
+// `by_row` has at [.., i, k] the score of query i by row k of the position table. The result is a
+// view with the score of query i for key j at [.., i, j], where k = segment - 1 - i + j. From one
+// query to the next, k decreases by one for the same key, so the view's stride is smaller by one.
+// For keys in the future the view reads scores of the next query; the mask hides these scores.
 at::Tensor by_key(const at::Tensor& by_row) {
   std::vector<std::int64_t> strides = by_row.strides().vec();
   --strides[strides.size() - 2];
@@ -68,9 +68,9 @@ struct AddByKey : torch::autograd::Function<AddByKey> {
     return scores + by_key(by_row).transpose(0, 1);
   }
 
-  // The gradient with respect to `by_row` is a view, too. For the first rows of the table, the view
-  // reads padding or elements of the previous query. These elements belong to keys in the future,
-  // so they are 0.
+  // The gradient with respect to `by_row` is a view of the padded `gradient`. For the first rows of
+  // the table, the view reads padding or elements of the previous query. These elements belong to
+  // keys in the future, so they are 0.
   static variable_list backward(AutogradContext* /*context*/, variable_list outputs) {
     const at::Tensor& gradient = outputs[0];
     const std::int64_t batch = gradient.size(0), heads = gradient.size(1);
@@ -185,8 +185,8 @@ static at::Tensor probabilities_of(const AttentionInput& input, const at::Tensor
 }
 
 at::Tensor attention_of_operations(const AttentionInput& input) {
-  // A single unbind() has a single gradient, whereas every select() would have one of the full
-  // size, padded with zeros.
+  // With one unbind() there is one gradient. With two calls of select(), each would have a gradient
+  // of the full size, padded with zeros.
   const std::vector<at::Tensor> keys_values = join(input.keys_values).unbind(2);
   at::Tensor probabilities = probabilities_of(input, keys_values[0]);
   if (input.probability_kept.defined()) {

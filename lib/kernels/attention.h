@@ -1,6 +1,6 @@
 // Computes the attention of one layer over all heads, with scores that depend on distance (Dai et
-// al., 2019, section 3.3). Windows may be limited to a span, with one dilation per head (Beltagy et
-// al., 2020, section 3.1).
+// al., 2019, section 3.3). A window may be limited to a span, and may have one dilation per head
+// (Beltagy et al., 2020, section 3.1).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,12 +16,12 @@ namespace ql::kernels {
 // are on one device.
 struct AttentionInput {
   at::Tensor queries;  // [batch, segment, H, d_head]
-  // The parts of the window, oldest first. Each is [batch, length, 2, H, d_head]: keys, then
-  // values.
+  // These are the parts of the window, oldest first. Each part is [batch, length, 2, H, d_head]:
+  // keys, then values.
   std::vector<at::Tensor> keys_values;
-  // Determines the scores of distances; row k belongs to distance window-1-k. [window, H, d_head]
-  // holds vectors r, whose dot products with queries are scores. [window, H] holds the scores s
-  // themselves, as constants without gradient. Undefined: distances have no scores.
+  // Determines the scores of distances; row k belongs to distance window-1-k. A tensor [window, H,
+  // d_head] holds vectors r, whose dot products with queries are scores. A tensor [window, H] holds
+  // the scores s themselves, as constants without gradient. If undefined, distances have no scores.
   at::Tensor positions;
   at::Tensor content_bias;   // u [H, d_head]; undefined: 0
   at::Tensor position_bias;  // v [H, d_head]; undefined: 0
@@ -30,8 +30,8 @@ struct AttentionInput {
   at::Tensor probability_kept;
   double kept_factor = 1;
   net::AttentionWindow reach;  // limits the earlier keys that a query sees
-  // This is the result of attention_mask() for these lengths, if the caller already has the mask.
-  // The fused kernel does not read it.
+  // May hold the mask that attention_mask() returns for this input, to save computing it again. The
+  // fused kernel does not read this field.
   at::Tensor hidden = {};
   // If true, every query sees every key, and the keys need not be those of the queries' own window.
   // Then `positions` must be undefined, and `reach` must have no bounds.
@@ -41,7 +41,7 @@ struct AttentionInput {
 };
 
 // Query i of the segment is at window index m + i, where m = window - segment. It sees the keys j
-// <= m + i that `reach` allows:
+// <= m + i that `reach` allows, or all keys with `sees_all`. Then
 //
 //   score_ij = ((q_i + u) . k_j + (q_i + v) . r_(m+i-j)) / sqrt(d_head) + s_(m+i-j)
 //   p_ij     = softmax of score_ij over j

@@ -9,13 +9,14 @@ namespace ql::kernels {
 namespace attention {
 namespace {
 
-// A group has this many streams. One thread sums their gradients of positions and biases one after
-// the other; then the sums of the groups are added in order. The size is fixed, so that the result
-// does not depend on the number of threads.
+// A group has at most this many streams. For each head, one thread adds up the gradients of
+// positions and biases, stream by stream. Then sum_over_first() adds the sums of the groups. The
+// size is fixed, so that the result does not depend on the number of threads.
 constexpr std::int64_t kGroup = 8;
 
-// Points to the gradients of one group of streams. `positions` [window, width] and the biases
-// [width] are the gradients of one head; `queries` and `keys_values` have the shapes of the input.
+// Points to gradients. `positions` [window, width] and the biases [width] are the sums of one group
+// of streams for one head; `queries` and `keys_values` hold all streams and heads, in the shapes of
+// the input.
 template <typename Real>
 struct GradientView {
   Real *queries, *keys_values;
@@ -92,7 +93,6 @@ class Backward {
     }
     pack(queries, count, bias_of(view_.content_bias, problem), content_);
 
-    // The queries from j - memory to j - memory + farthest see key j.
     const Range keys = find_range(problem.seen(begin), 0, count);
     // The first block sets the gradients, and the others add to them. So the first block clears the
     // gradients of keys that it does not see.
@@ -108,6 +108,7 @@ class Backward {
     product.c_row = problem.step * 2 * view_.row();
     product.c = keys_values + keys.begin * product.c_row + view_.row();
     product.add = begin > 0;
+    // The queries from j - memory to j - memory + farthest see key j.
     const std::int64_t nearest = keys.begin - problem.memory - begin;
     product.inner_band = {nearest, nearest + problem.farthest + 1, 1, 0, count};
     multiply_in(version_, &product);

@@ -19,27 +19,30 @@
 
 namespace ql::kernels {
 
-// Computes relative attention and its gradients on the CPU, outside of autograd. Each (stream,
-// head) is computed in blocks of queries by small matrix products (kernels/small_product.h),
-// softmax and dropout. A head with dilation d is computed as d heads without dilation, each with
-// every d-th query and key. Results do not depend on the number of threads.
+// The kernel computes relative attention and its gradients on the CPU, outside of autograd. Each
+// (stream, head) is computed in blocks of queries by small matrix products
+// (kernels/small_product.h), softmax and dropout. A head with dilation d is computed as up to d
+// heads without dilation, each with every d-th query and key. Results do not depend on the number
+// of threads.
 
 struct AttentionResult {
   at::Tensor sums;  // [batch, segment, H, d_head]
   // These are the probabilities before dropout [batch, H, segment, keys], for attention_backward().
-  // A query's row begins with the keys at multiples of its head's dilation, without gaps. `keys` is
-  // the largest number of keys that a query can see, rounded up to a multiple of 64 bytes.
+  // A query's row begins with the keys at distances that are multiples of its head's dilation,
+  // without gaps. `keys` is the largest number of keys that a query could see without a span,
+  // rounded up so that a row is a multiple of 64 bytes.
   at::Tensor probabilities;
 };
 
-// The gradients have the shapes of the inputs, and are undefined where an input is undefined.
+// Each gradient has the shape of its input. It is undefined if the input is undefined or holds
+// scores s.
 struct AttentionGradients {
   at::Tensor queries, keys_values, positions, content_bias, position_bias;
 };
 
-// The tensors must be on the CPU, all float32 or all float64, and contiguous, except that the
-// streams of a part may be any distance apart and may even overlap. `probabilities` stays undefined
-// unless `keep` is set.
+// The tensors must be on the CPU, contiguous and, except for the mask, all float32 or all float64.
+// Only the streams of a part may be any distance apart, and may even overlap. `probabilities` stays
+// undefined unless `keep` is set.
 AttentionResult attention_forward(const AttentionInput& input, bool keep,
                                   machine::VectorVersion version = machine::vector_version());
 
@@ -56,17 +59,17 @@ namespace ql::kernels::attention {
 // The forward and the backward pass share the following code: pointers into the tensors, and the
 // problem of one stream and head with its rows, masks and scratch memory.
 
-// The scores of a block of queries fit into the first-level cache, unless the block has the
-// smallest number of queries.
+// The scores of a block of queries fit into kBlockBytes of the first-level cache, unless the scores
+// of kLeastBlock queries do not fit.
 inline constexpr std::int64_t kBlockBytes = std::int64_t{1} << 15;
 inline constexpr std::int64_t kLeastBlock = 2 * kMostTileRows;
 
 // Stands for an unbounded end of a Band.
 inline constexpr std::int64_t kFar = std::int64_t{1} << 40;
 
-// This many zeros precede and follow the rows of scores, because a matrix product along the
-// diagonals of the scores reads beyond the ends of rows. The margin also keeps rows from all
-// mapping to the same set of a cache.
+// This many zeros follow each row of scores, because a matrix product along the diagonals of the
+// scores reads beyond the ends of rows. The margin also keeps the rows from all mapping to the same
+// set of a cache.
 inline constexpr std::int64_t kMargin = 16;
 static_assert(kMargin >= kMostTileRows);
 
@@ -78,8 +81,8 @@ struct Part {
   std::int64_t length = 0, stride = 0;
 };
 
-// Holds pointers to the data of an AttentionInput. Rows of queries are row() elements apart, rows
-// of keys and values are 2 * row() elements apart.
+// Holds pointers to the data of an AttentionInput. The rows of the queries are row() elements
+// apart; the rows of the keys, and those of the values, are 2 * row() elements apart.
 template <typename Real>
 struct View {
   // `of` must outlive the view.
@@ -112,8 +115,8 @@ struct View {
         products * states * static_cast<double>(segment) * static_cast<double>(most_keys),
         states * static_cast<double>((2 * window + segment) * std::int64_t{sizeof(Real)}));
   }
-  // Returns the number of rows of the position table that the head uses, which is the largest
-  // number of keys that one of its queries can see.
+  // Returns the number of rows of the position table that the head uses. This is the largest number
+  // of keys that one of its queries could see without a span.
   std::int64_t distances(std::int64_t head) const { return (window - 1) / dilation(head) + 1; }
   // Returns the number of elements in a row of the probabilities that are kept for the backward
   // pass.
@@ -147,8 +150,8 @@ struct PositionPanels {
 };
 
 // Packs the position table of every head; scores s are packed as vectors of one element. `kernel`
-// calls pack_rows_in or pack_columns_in. `size` is the room for one head: softmax_rows() may read a
-// panel beyond the end of the scores.
+// calls pack_rows_in or pack_columns_in. `size` is the number of elements per head. In the forward
+// pass it must leave room, because softmax_rows() may read a panel beyond the end of the scores s.
 template <typename Real, typename Kernel>
 PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
                                     const Kernel& kernel) {
@@ -173,8 +176,8 @@ PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
 }
 
 // Describes the attention problem of every dilation-th query of a stream and head, beginning with
-// query `first`, and of the keys that these queries can see. The queries and keys of the problem
-// are counted from 0. With `sees_all`, the queries are placed after the last key.
+// query `first`, and of the keys that these queries could see without a span. The queries and keys
+// of the problem are counted from 0. With `sees_all`, the queries are placed after the last key.
 template <typename Real>
 struct AttentionProblem {
   // Returns the keys that each query sees; row 0 of the band is query `begin`.
@@ -220,8 +223,9 @@ struct AttentionProblem {
   std::int64_t farthest = view.input.reach.span > 0 ? view.input.reach.span - 1 : kFar;
 };
 
-// Holds the memory for the problems of one thread. Rows of scores have margins (kMargin). `front`
-// elements precede the first row, because matrix products along diagonals may begin there.
+// Holds the memory for the problems of one thread. Rows of scores have margins (kMargin). take()
+// leaves `front` elements before the first row, because matrix products along diagonals may begin
+// there.
 template <typename Real>
 class Scratch {
  public:
@@ -280,8 +284,8 @@ Panels<Real> make_panels(const AttentionProblem<Real>& problem, const Scratch<Re
   return Panels<Real>::packed(to, problem.keys);
 }
 
-// Fills `factors` with dropout's factors of `count` queries, beginning with query `begin`, and
-// returns their stride.
+// Fills `factors` with dropout's factors for `count` queries, beginning with query `begin`, and
+// returns the row stride of `factors`.
 template <typename Real>
 std::int64_t find_factors(const AttentionProblem<Real>& problem, std::int64_t begin,
                           std::int64_t count, machine::VectorVersion version, Real* factors) {
@@ -303,8 +307,8 @@ const Real* bias_of(const Real* biases, const AttentionProblem<Real>& problem) {
   return biases == nullptr ? nullptr : biases + problem.head * problem.view.width;
 }
 
-// Reading a window of at most this many states takes less time than the latency of the memory. The
-// data of such a window is therefore prefetched one problem ahead.
+// For a window of at most this many states, the latency of the memory is longer than the transfer.
+// The data of such a window is therefore prefetched one problem ahead.
 inline constexpr std::int64_t kShortWindow = 64;
 
 template <bool kToWrite, typename Real>
@@ -316,7 +320,7 @@ void prefetch(const Real* rows, std::int64_t count, std::int64_t stride, std::in
   }
 }
 
-// Prefetches everything that a problem reads.
+// Prefetches queries, keys and values of short windows.
 template <typename Real>
 void prefetch_inputs(const View<Real>& view, std::int64_t stream, std::int64_t head) {
   if (view.window > kShortWindow) return;
@@ -331,12 +335,12 @@ void prefetch_inputs(const View<Real>& view, std::int64_t stream, std::int64_t h
 
 namespace ql::kernels {
 
-// The functions below compute softmax and dropout over rows of scores, and the gradients of both.
-// Attention runs them between its matrix products.
+// Attention runs the kernels below between its matrix products. They compute softmax and dropout
+// over rows of scores, the gradients of both, and sums of rows.
 
-// Points to the rows of consecutive queries. Rows of all matrices have room for complete panels,
-// except that rows of `factors` may follow one another without gaps. The elements of a row of
-// `factors` after its last key do not matter.
+// Points to matrices with one row for each of `rows` consecutive queries. The rows of all matrices
+// have room for complete panels, except that rows of `factors` may follow one another without gaps.
+// The elements of a row of `factors` after its last key do not matter.
 template <typename Real>
 struct ScoreRows {
   std::int64_t rows = 0;
@@ -361,16 +365,16 @@ QL_VECTOR_BODY void clear_panels(Real* row, std::int64_t begin, std::int64_t end
   for (std::int64_t j = begin; j < end; j += kSize) store(zero, row + j);
 }
 
-// Returns the columns of the panels that have keys seen by one of the rows; both ends are
-// boundaries of panels.
+// Returns the columns of the panels with keys that any of `count` rows sees, beginning with row
+// `first`. Both ends are boundaries of panels.
 template <typename Real>
 QL_VECTOR_BODY Range find_panels(const Band& seen, std::int64_t first, std::int64_t count) {
   const Range keys = find_range(seen, first, count);
   return {keys.begin / kPanel<Real> * kPanel<Real>, padded<Real>(keys.end)};
 }
 
-// Replaces the scores by attention weights in all panels of the rows; a key that is not seen has
-// the weight 0. For the keys j that row r sees, with the scores s and dropout's factors f:
+// Replaces the scores by attention weights in all panels that a row sees. A key that is not seen
+// has the weight 0. For the keys j that row r sees, with dropout's factors f:
 //
 //   s_rj           = scores_rj + by_row_r[shift - r + j]
 //   probability_rj = e^(s_rj - max_n s_rn) / sum_n e^(s_rn - max_n s_rn)
@@ -442,7 +446,7 @@ QL_VECTOR_BODY void softmax_rows_body(const ScoreRows<Real>* in) {
 QL_REGISTER_KERNEL(softmax_rows)
 
 // Turns the gradients g with respect to the probabilities after dropout into gradients with respect
-// to the scores before they are multiplied by the scale. With the probabilities p and dropout's
+// to the scores before the scale is applied. With the probabilities p before dropout and dropout's
 // factors f:
 //
 //   weights_rj = f_rj p_rj

@@ -1,10 +1,10 @@
-// Includes the headers of LibTorch that operations with their own gradients need, for the sources
-// of lib/kernels.
+// Includes, for the sources of lib/kernels, the headers of LibTorch that serve to define operations
+// with their own gradients.
 #pragma once
 
 #include <ATen/ATen.h>
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC 14 mistakes the std::vector<bool> in LibTorch 2.6's Function::apply() for an overflow.
+// GCC 14 wrongly warns of an overflow in the std::vector<bool> of LibTorch 2.6's Function::apply().
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Warray-bounds"
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
@@ -21,8 +21,8 @@ namespace ql::kernels {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Autograd takes an input that may be undefined as an optional: this is c10::optional up to
-// LibTorch 2.3, and std::optional since then.
+// For an input that may be undefined, autograd takes an optional. Its type is c10::optional up to
+// LibTorch 2.3, and std::optional in later versions.
 using OptionalTensor = decltype(std::declval<c10::IValue&>().toOptional<at::Tensor>());
 inline OptionalTensor optional_tensor(const at::Tensor& tensor) {
   return tensor.defined() ? OptionalTensor(tensor) : OptionalTensor();

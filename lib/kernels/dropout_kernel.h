@@ -59,7 +59,7 @@ struct DropoutMask {
   double factor = 1;
 };
 
-// The rest of this file decides by Philox which elements dropout keeps.
+// The rest of this file makes dropout masks by Philox, and factors of masks.
 
 // One Philox call gives eight values of 16 bits. Sixteen consecutive calls fill a group of 128
 // elements: value i of call k is the group's element 16 i + k, so that loops over calls and loops
@@ -73,7 +73,8 @@ struct DropoutStream {
 constexpr std::int64_t kDropoutCalls = 16;
 constexpr std::int64_t kDropoutGroup = 8 * kDropoutCalls;
 
-// Sets kept[i] = 1 if the random value of element first + i is at least `dropped` < 65536, else 0.
+// Sets kept[i] to 1 if the random value of element first + i is at least `dropped`, else to 0.
+// `dropped` must be below 65536.
 void fill_kept(std::uint8_t* kept, std::int64_t first, std::int64_t count,
                const DropoutStream& stream, std::uint32_t dropped,
                machine::VectorVersion version = machine::vector_version());

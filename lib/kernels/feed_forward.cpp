@@ -93,8 +93,8 @@ struct FeedForward : torch::autograd::Function<FeedForward> {
     const at::Tensor inner = product(input, inner_factor.t());
     const at::Tensor hidden = operand_buffer(inner, input);
     relu_rows(inner, inner_bias, kept, hidden);
-    // The saved operands are valid only while the weights do not change, which autograd checks for
-    // saved variables.
+    // The saved operands are valid only while the weights do not change. Autograd checks this for
+    // the variables that are saved here.
     context->save_for_backward({inner_weight, outer_weight});
     context->saved_data["states"] = input;
     context->saved_data["inner_weight"] = inner_factor;

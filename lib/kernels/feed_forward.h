@@ -8,20 +8,22 @@
 
 namespace ql::kernels {
 
-// Layer norm adds this to the variance. The value is the default of the public code, which computed
-// the golden networks.
+// Layer norm adds this to the variance. The value is the default of the public code. The golden
+// networks (tests/golden) use it, too.
 constexpr double kLayerNormEpsilon = 1e-5;
 
-// Returns the same as at::layer_norm(): `states` [..., width] minus their mean over the last
-// dimension, divided by their standard deviation, times `weight` [width] plus `bias` [width]. On
-// the CPU, without gradients, one of our own kernels computes the result.
+// Returns the same as at::layer_norm(): (states - mean) / deviation * weight + bias, for `states`
+// [..., width], `weight` [width] and `bias` [width], with the mean and the standard deviation of
+// the last dimension. On the CPU, if gradients are not recorded, one of our own kernels computes
+// the result.
 at::Tensor layer_norm(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias);
 
-// The next two functions add residual connections with dropout and layer norm on the CPU, each as
-// one operation with its own gradient. lib/nn/layers.cpp computes the same by plain operations.
+// The next two functions add a residual connection with dropout on the CPU, and the second one then
+// applies layer norm. Each is one operation with its own gradient. lib/nn/layers.cpp computes the
+// same by plain operations.
 
-// Returns residual + dropout(output + bias), all [.., d_model]. An undefined bias [d_model] counts
-// as 0.
+// Returns residual + dropout(output + bias). All are [.., d_model], except for `bias` [d_model]. An
+// undefined bias counts as 0.
 at::Tensor add_residual(const at::Tensor& residual, const at::Tensor& output,
                         const at::Tensor& bias, const DropoutMask& kept);
 
@@ -33,7 +35,7 @@ SumAndNorm add_residual_and_normalize(const at::Tensor& residual, const at::Tens
                                       const at::Tensor& bias, const DropoutMask& kept,
                                       const at::Tensor& norm_weight, const at::Tensor& norm_bias);
 
-// feed_forward() runs the position-wise feed-forward network without its last bias on the CPU, as
+// On the CPU, feed_forward() runs the position-wise feed-forward network without its last bias, as
 // one operation with its own gradient. lib/nn/layers.cpp computes the same by plain operations.
 
 // Returns dropout(relu(states W1^T + b1)) W2^T for `states` [.., d_model], W1 [d_inner, d_model],

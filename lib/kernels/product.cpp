@@ -18,16 +18,17 @@
 namespace ql::kernels {
 namespace {
 
-// One piece of work computes this many rows of the result; more rows would not make a BLAS faster.
+// One piece of work computes at most this many rows of the result; more would not make a BLAS
+// faster.
 constexpr std::int64_t kRowsOfPiece = 256;
 // If all rows fit into one piece, the columns are divided into pieces of this size.
 constexpr std::int64_t kColumnsOfPiece = 128;
-// Up to kFewRows rows, a BLAS takes longer to copy the weights into its own order than to multiply
-// them. In a piece, our own kernel computes up to kFewRowsOfPiece rows, but only with vectors of 64
-// bytes.
+// For up to kFewRows rows, a BLAS takes longer to copy the weights into its own order than to
+// multiply them. In a piece, our own kernel computes up to kFewRowsOfPiece rows, but only with
+// vectors of 64 bytes, and only if the weights are contiguous and not rounded.
 constexpr std::int64_t kFewRows = 8, kFewRowsOfPiece = 64;
-// A task of our own kernel has this many columns, whose weights stay in a cache while all rows read
-// them.
+// A task of our own kernel has at most this many columns, whose weights stay in a cache while they
+// are multiplied with all rows.
 constexpr std::int64_t kColumnsOfTask = 32;
 
 thread_local bool batch_invariant = false;
@@ -160,7 +161,7 @@ struct ParameterMemory {
 
 void delete_memory(void* memory) { delete static_cast<ParameterMemory*>(memory); }
 
-// Returns nullptr for tensors that are neither parameters nor views of parameters.
+// Returns nullptr for tensors other than those of make_parameter() on the CPU and their views.
 ParameterMemory* memory_of(const at::Tensor& tensor) {
   return tensor.storage().data_ptr().cast_context<ParameterMemory>(&delete_memory);
 }

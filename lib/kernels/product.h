@@ -1,24 +1,25 @@
 // Computes matrix products in the precision of their weights, on the CPU and outside of autograd.
 //
 // An operand is a matrix in the form that a matrix product takes: unchanged float32 or float64, or
-// rounded to bfloat16. A matrix is rounded once, however many products use it. The operand of a
-// weight is rounded if the parameter has a rounded copy (set_rounded()); every other matrix gets
-// the precision of the operand that it is multiplied with. A backward pass takes its precision from
-// the operands that the forward pass kept. Products of bfloat16 are summed in float32. Matrices are
-// [rows, columns]; the elements of a row or of a column must be contiguous.
+// rounded to bfloat16. A caller makes an operand once, however many products use it, so that the
+// matrix is rounded once. The operand of a weight is rounded if its parameter has a rounded copy
+// (set_rounded()); every other matrix gets the precision of the operand that it is multiplied with.
+// A backward pass takes its precision from the operands that the forward pass kept. Products of
+// bfloat16 are summed in float32. Matrices are [rows, columns]; the elements of a row or of a
+// column must be contiguous.
 #pragma once
 
 #include <ATen/ATen.h>
 
 namespace ql::kernels {
 
-// Returns zeros that require a gradient. On the CPU their memory has room for a rounded copy, which
-// views and detached tensors share.
+// Returns zeros that require a gradient. On the CPU, set_rounded() can attach a rounded copy to
+// their memory, which views and detached tensors share.
 at::Tensor make_parameter(at::IntArrayRef shape, const at::TensorOptions& options);
 
-// Makes the rounded copy of a float32 parameter, or drops the copy. While the copy exists, products
-// read it instead of the parameter, so the parameter must not change. No product may run during
-// this call.
+// Makes the rounded copy of a float32 parameter on the CPU, or drops the copy; does nothing for
+// other tensors. While the copy exists, products read it instead of the parameter, so the parameter
+// must not change. No product may run during this call.
 void set_rounded(const at::Tensor& parameter, bool rounded);
 
 // Returns the weight as an operand. For a parameter with a rounded copy, or a view of such a
@@ -26,18 +27,18 @@ void set_rounded(const at::Tensor& parameter, bool rounded);
 // is multiplied by its scale before rounding.
 at::Tensor weight_factor(const at::Tensor& weight, const at::Tensor& scales = {});
 
-// Returns the matrix as an operand in the precision of another operand.
+// Returns the matrix as an operand, rounded if it is float32 and `factor` is bfloat16.
 at::Tensor to_operand(const at::Tensor& matrix, const at::Tensor& factor);
 
-// Returns a buffer for the matrix as an operand, in the precision of another operand: a new tensor
-// if elements must be rounded, otherwise the matrix itself. The last kernel that changes the matrix
-// writes its result to the buffer.
+// Returns a buffer for the matrix as an operand in the precision of the operand `factor`: a new
+// tensor if elements must be rounded, otherwise the matrix itself. The last kernel that changes the
+// matrix writes its result to the buffer.
 at::Tensor operand_buffer(const at::Tensor& matrix, const at::Tensor& factor);
 
 // Outside of a piece of work (machine/threads.h), a matrix product is divided into pieces for the
 // threads. Only the sizes of the matrices decide the pieces, so the bits of the result do not
 // depend on the number of threads. For few rows we have a kernel of our own, which reads every
-// weight once; a BLAS would copy the weights first.
+// weight from memory once; a BLAS would copy the weights first.
 
 // While an object of this class lives, products of this thread that set a result (and do not add to
 // it) use our own kernel for any number of rows. Then the result of a row does not depend on the
@@ -56,8 +57,9 @@ class BatchInvariant {
   bool before_;
 };
 
-// Returns a b for two operands, plus `bias` [columns] in each row if `bias` is defined. If `a` is
-// float32 and `b` is bfloat16, `a` is rounded.
+// Returns the matrix product of two operands, plus `bias` [columns] in each row if `bias` is
+// defined. If `a` is float32 and `b` is bfloat16, `a` is rounded. Throws std::logic_error if other
+// precisions differ.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias = {});
 // Sets result = a b, or result = result + a b with `add`.
 void set_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add = false);

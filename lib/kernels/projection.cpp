@@ -71,9 +71,9 @@ at::Tensor recent_rows(const at::Tensor& window, std::int64_t segment) {
       .view({window.size(0) * segment, window.size(2)});
 }
 
-// Let y be the normalized rows of the window, w and b the norm's weight and bias (each element of w
-// scales a column of W), and G the gradient of the output. Then output = y V^T + c with V = W * w
-// and c = W b, and the gradients are
+// Let y be the rows of the window, normalized without weight and bias; w and b the norm's weight
+// and bias; W qkv_net (each element of w scales a column of W); and G the gradient of the output.
+// Then output = y V^T + c with V = W * w and c = W b, and the gradients are
 //
 //   V: A = G^T y                   c: a = sum of G over the rows
 //   W: A * w + a b^T               w: sum of W * A over its rows     b: W^T a

@@ -32,10 +32,10 @@ struct QueriesKeysValues {
 // are normalized first if norm_weight and norm_bias [d_model] are defined. qkv_net is [3 * n_head *
 // d_head, d_model].
 //
-// The remaining states of the window are memory, whose gradient is not computed. To save a matrix
+// The other states of the window are memory, whose gradient is not computed. To save a matrix
 // product, the norm is folded into the weights: W (x * w + b) = (W * w) x + W b. Then the memory
-// contributes only to the gradient of the folded weights W * w, from which the norm's gradient
-// follows.
+// contributes only to the gradients of the folded weights W * w and W b, from which the gradients
+// of W, w and b follow.
 QueriesKeysValues project_window(const at::Tensor& states, const at::Tensor& window,
                                  const at::Tensor& norm_weight, const at::Tensor& norm_bias,
                                  const at::Tensor& qkv_net, std::int64_t heads);

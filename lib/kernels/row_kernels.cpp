@@ -9,7 +9,7 @@
 namespace ql::kernels {
 namespace {
 
-// A unit of work has this many rows.
+// A unit of work has at most this many rows.
 constexpr std::int64_t kBlock = 64;
 
 std::int64_t width_of(const at::Tensor& rows) { return rows.size(-1); }
@@ -44,9 +44,9 @@ at::Tensor column_sums(const at::Tensor& rows, std::int64_t sums) {
   return at::zeros({(count_of(rows) + kBlock - 1) / kBlock, sums, width_of(rows)}, rows.options());
 }
 
-// Sets sum[j] = residual[j] + kept[j] factor (output[j] + bias[j]). A null `kept` drops nothing; a
-// null bias counts as 0. Each case has its own loop, because without AVX GCC does not vectorize one
-// loop for all cases.
+// Sets sum[j] = residual[j] + kept[j] * factor * (output[j] + bias[j]). A null `kept` drops
+// nothing; a null bias counts as 0. Each case has its own loop, because for processors without AVX,
+// GCC does not vectorize one loop for all cases.
 template <typename Real>
 QL_VECTOR_BODY void add_row(const Real* residual, const Real* output, const Real* bias,
                             const std::uint8_t* kept, Real factor, std::int64_t width, Real* sum) {
@@ -65,7 +65,7 @@ QL_VECTOR_BODY void add_row(const Real* residual, const Real* output, const Real
   }
 }
 
-// With the mean m of the row x, and s = 1 / sqrt(mean of (x - m)^2 + kLayerNormEpsilon):
+// Sets, with the mean m of the row x, and s = 1 / sqrt(mean of (x - m)^2 + kLayerNormEpsilon):
 //
 //   normalized[j] = s (x[j] - m) weight[j] + bias[j]     statistics = {m, s}
 //
@@ -100,8 +100,9 @@ QL_VECTOR_BODY void normalize_row(const Real* row, const Real* weight, const Rea
   statistics[1] = deviation;
 }
 
-// Sets to[j] = before[j] + deviation (h[j] - mean(h) - y[j] mean(h y)), with h for `slopes` and y
-// for `values`; a null `before` counts as 0. `to` may be `slopes`.
+// Sets to[j] = before[j] + s (h[j] - mean(h) - y[j] mean(h y)), with h for `slopes`, y for `values`
+// and s for `deviation`, which holds 1 / deviation. A null `before` counts as 0. `to` may be
+// `slopes`.
 template <typename Real>
 QL_VECTOR_BODY void normalize_row_gradient(const Real* slopes, const Real* values, Real deviation,
                                            const Real* before, std::int64_t width, Real* to) {
@@ -147,7 +148,7 @@ QL_VECTOR_BODY void normalize_block_body(const Real* states, const Real* weight,
 }
 QL_VECTOR_KERNEL(normalize_block)
 
-// Sets output = kept factor sum_gradient, and adds the sum of `output` over the rows to `bias`.
+// Sets output = kept * factor * sum_gradient, and adds the sum of `output` over the rows to `bias`.
 template <typename Real>
 QL_VECTOR_BODY void add_gradient_block_body(const Real* sum_gradient, const std::uint8_t* kept,
                                             Real factor, std::int64_t rows, std::int64_t width,
@@ -164,19 +165,20 @@ QL_VECTOR_BODY void add_gradient_block_body(const Real* sum_gradient, const std:
 }
 QL_VECTOR_KERNEL(add_gradient_block)
 
-// Points to the gradients of a block of rows. `columns` holds the block's column sums, which are
+// Points to the gradients of a block of rows. `columns` holds the block's column sums: its parts of
 // the gradients of the norm's weight, the norm's bias and the output's bias, in this order.
-// `output` is null without dropout, because it would equal `residual`.
+// `scratch` has room for two rows. Without dropout, `output` is null, because it would equal
+// `residual`.
 template <typename Real>
 struct AddNormTarget {
   Real *residual, *output, *columns, *scratch;
 };
 
 // Let x be a row of `sums`, m and s its two statistics, y = s (x - m), g the same row of `gradient`
-// and h = g weight. A mean is taken over the columns of a row. Then the results are:
+// and h = g * weight. A mean is taken over the columns of a row. Then the results are:
 //
 //   residual    = sum_gradient + s (h - mean(h) - y mean(h y))
-//   output      = kept factor residual
+//   output      = kept * factor * residual
 //   norm weight : sum of g y over the rows
 //   norm bias   : sum of g over the rows
 //   bias        : sum of `output` over the rows
@@ -187,8 +189,8 @@ QL_VECTOR_BODY void add_norm_gradient_block_body(const Real* sums, const Real* s
                                                  Real factor, std::int64_t rows, std::int64_t width,
                                                  AddNormTarget<Real> out) {
   Real* values = out.scratch;          // the normalized row, without weight and bias
-  Real* slopes = out.scratch + width;  // the gradient of the normalized row
-  Real* weights = out.columns;         // the column sums of the block
+  Real* slopes = out.scratch + width;  // the gradient with respect to `values`
+  Real* weights = out.columns;         // here begin the three column sums of the block
   Real* norm_biases = weights + width;
   Real* biases = norm_biases + width;
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -219,8 +221,8 @@ QL_VECTOR_BODY void add_norm_gradient_block_body(const Real* sums, const Real* s
 }
 QL_VECTOR_KERNEL(add_norm_gradient_block)
 
-// Sets gradient = deviation (g - mean(g) - y mean(g y)) in place, with g for a row of `gradient`
-// and y for the same row of `values`.
+// Sets gradient = s (g - mean(g) - y mean(g y)) in place, with g for a row of `gradient`, y for the
+// same row of `values` and s for its element of `deviations`.
 template <typename Real>
 QL_VECTOR_BODY void normalize_gradient_block_body(Real* gradient, const Real* values,
                                                   const Real* deviations, std::int64_t rows,
@@ -233,7 +235,7 @@ QL_VECTOR_BODY void normalize_gradient_block_body(Real* gradient, const Real* va
 }
 QL_VECTOR_KERNEL(normalize_gradient_block)
 
-// Sets hidden = kept factor max(0, inner + bias). There are two loops for the reason given at
+// Sets hidden = kept * factor * max(0, inner + bias). There are two loops for the reason given at
 // add_row().
 template <typename Real, typename Number>
 QL_VECTOR_BODY void relu_block_body(const Real* inner, const Real* bias, const std::uint8_t* kept,
@@ -256,8 +258,8 @@ QL_VECTOR_BODY void relu_block_body(const Real* inner, const Real* bias, const s
 }
 QL_VECTOR_KERNEL(relu_block)
 
-// Sets slopes = factor gradient where hidden > 0, else 0, and adds the unrounded slopes of all rows
-// to `bias`.
+// Sets slopes = factor * gradient where hidden > 0, else 0, and adds the unrounded slopes of all
+// rows to `bias`.
 template <typename Real, typename Number>
 QL_VECTOR_BODY void relu_gradient_block_body(const Real* gradient, const Number* hidden,
                                              Real factor, std::int64_t rows, std::int64_t width,

@@ -1,10 +1,11 @@
-// Has the operations on rows of states between a layer's matrix products: sums with bias, dropout
-// and residual, layer norm, ReLU, and their gradients. Each operation is one pass over memory, on
-// the CPU and outside of autograd.
+// Has the operations on rows of states between a layer's matrix products: the sum of residual and
+// dropout(output + bias); layer norm; dropout(relu(inner + bias)); and the gradients of these. Each
+// operation is one pass over memory, on the CPU and outside of autograd.
 //
-// Tensors are contiguous, float32 or float64. A tensor is treated as rows [rows, width], whatever
-// dimensions it has before the last one. Sums over rows are computed in blocks of fixed size, so
-// that the sums do not depend on the number of threads.
+// Tensors are contiguous, float32 or float64. Masks are uint8, and operands of matrix products
+// (`factor`, `hidden`, `slopes`) may be bfloat16. A tensor is treated as rows [rows, width],
+// whatever dimensions it has before the last one. Sums over rows are computed in blocks of fixed
+// size, so that the sums do not depend on the number of threads.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -26,13 +27,13 @@ struct NormalizedRows {
   at::Tensor values;
   at::Tensor statistics;  // [rows, 2]: mean and 1 / deviation
 };
-// Normalizes rows, and sets `factor` to the normalized values as an operand in the precision of
-// `beside`, another operand (kernels/product.h).
+// Normalizes rows, and sets `factor` to the normalized values as an operand of a matrix product, in
+// the precision of the operand `beside` (kernels/product.h).
 NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight,
                               const at::Tensor& bias, const at::Tensor& beside, at::Tensor& factor);
 
-// Computes residual + dropout(output + bias), and the sum's layer norm with `weight` and `bias`;
-// without a weight, the sum alone.
+// add_rows() computes the sum residual + dropout(output + bias), and the sum's layer norm with the
+// arguments `weight` and `bias`. Without a weight, it computes the sum alone.
 struct AddedRows {
   at::Tensor sum;
   NormalizedRows normalized;
@@ -45,11 +46,11 @@ AddedRows add_rows(const ResidualRows& input, const at::Tensor& weight = {},
 struct AddGradients {
   at::Tensor residual, output, bias, norm_weight, norm_bias;
 };
-// Returns the gradients of add_rows() without a weight.
+// Returns the gradients of a call of add_rows() without a weight.
 AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const DropoutMask& kept,
                                 bool with_bias);
-// Returns the gradients of add_rows() with a weight, given the gradients of the sum (undefined
-// means zero) and of the normalized rows.
+// Returns the gradients of a call of add_rows() with a weight, given the gradients of the sum
+// (undefined means zero) and of the normalized rows.
 AddGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weight,
                                 const at::Tensor& sum_gradient,
                                 const at::Tensor& normalized_gradient, const DropoutMask& kept,
@@ -60,8 +61,8 @@ AddGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weigh
 void normalize_rows_gradient_(at::Tensor& gradient, const at::Tensor& values,
                               const at::Tensor& deviations);
 
-// Returns the sums over the rows, and sets `factor` to the rows as an operand in the precision of
-// `beside`.
+// Returns the sum of all rows [width], and sets `factor` to the rows as an operand in the precision
+// of the operand `beside`.
 at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor& factor);
 
 // Sets hidden = dropout(relu(inner + bias)). `hidden` is `inner` itself, or a bfloat16 tensor that
@@ -69,10 +70,10 @@ at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor
 void relu_rows(const at::Tensor& inner, const at::Tensor& bias, const DropoutMask& kept,
                const at::Tensor& hidden);
 
-// Given the gradient of relu_rows()'s result `hidden`, sets `slopes` to the gradient of its input,
-// and returns the gradient of the bias. Elements that were dropped or negative are 0 in `hidden`,
-// so the mask is not needed again. `slopes` is `gradient` itself, or a bfloat16 tensor if `hidden`
-// is one.
+// Given the gradient of the result `hidden` of relu_rows(), sets `slopes` to the gradient of
+// `inner`, and returns the gradient of the bias. `factor` is the factor of the mask. Elements that
+// were dropped or negative are 0 in `hidden`, so the mask's elements are not needed again. `slopes`
+// is `gradient` itself, or a bfloat16 tensor if `hidden` is bfloat16.
 at::Tensor relu_rows_gradient(const at::Tensor& gradient, const at::Tensor& hidden, double factor,
                               const at::Tensor& slopes);
 

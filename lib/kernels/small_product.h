@@ -12,10 +12,10 @@ namespace ql::kernels {
 
 // SmallProduct describes C = A B or C = C + A B for attention, where matrix products are too small
 // for a BLAS to be fast, or read their matrices in unusual ways. A is read element by element and B
-// in panels. A panel holds 64 bytes of every row of B, one row after another, so that the panel is
-// read sequentially whatever the width of B.
+// in panels. A panel holds 64 bytes of every row of B. In a packed panel these follow one another,
+// so that the panel is read sequentially whatever the width of B.
 
-// A panel has this many columns. Unused columns of the last panel are 0.
+// A panel has this many columns. Unused columns of the last packed panel are 0.
 template <typename Real>
 constexpr std::int64_t kPanel = 64 / static_cast<std::int64_t>(sizeof(Real));
 
@@ -64,8 +64,8 @@ struct SmallProduct {
 // A pass over a panel keeps the sums of this many rows in twelve vector registers.
 template <int kBytes>
 constexpr std::int64_t kTileRows = 12 * kBytes / 64;
-// No version computes more rows in one pass. So none reads more than kMostTileRows - 1 elements of
-// A outside of a row's inner_band.
+// No version computes more rows in one pass. So for each row, a pass reads at most kMostTileRows -
+// 1 elements of A outside of the row's inner_band.
 constexpr std::int64_t kMostTileRows = kTileRows<64>;
 
 struct Range {
@@ -251,13 +251,14 @@ QL_VECTOR_BODY void pack_columns_body(const Packing<Real>* packing) {
 }
 QL_REGISTER_KERNEL(pack_columns)
 
-// The rest of this file multiplies few rows of states with a layer's weights. Every weight is read
-// once, in place. A BLAS first copies the weights into its own order, which takes longer than the
-// multiplication of few rows.
+// The rest of this file multiplies rows of states, usually few, with a layer's weights. Every
+// weight is read in place, and from memory once. A BLAS first copies the weights into its own
+// order, which takes longer than the multiplication of few rows.
 
-// Describes result[row][column] = sum over k of states[row][k] weights[column][k] + bias[column],
-// for the columns from `begin` up to `end`. The rows of states and weights are contiguous; the rows
-// of the result are `pitch` elements apart. The weights are Real or bfloat16.
+// Describes result[row][column] = bias[column] + sum over k of states[row][k] weights[column][k],
+// for the columns from `begin` up to `end`. A null bias counts as 0. The rows of states and weights
+// are contiguous; the rows of the result are `pitch` elements apart. The weights are Real or
+// bfloat16.
 template <typename Real, typename Number>
 struct RowProducts {
   std::int64_t rows = 0, width = 0, columns = 0, begin = 0, end = 0, pitch = 0;
@@ -324,7 +325,7 @@ QL_VECTOR_BODY void multiply_block(const RowProducts<Real, Number>* product, std
     for (int j = 0; j < kBlockColumns; ++j) {
       Vector of_weights;
       load(weights + j * width + k, of_weights);
-      // Prefetches the next columns while these are multiplied.
+      // Prefetches the weights of the next block of columns.
       __builtin_prefetch(weights + (j + kBlockColumns) * width + k);
       QL_UNROLL
       for (int i = 0; i < kBlockRows; ++i) sums[i][j] += of_states[i] * of_weights;

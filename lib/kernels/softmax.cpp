@@ -46,7 +46,7 @@ at::Tensor head_targets(const at::Tensor& ids, const std::vector<std::int64_t>& 
   const auto clusters = static_cast<std::int64_t>(ends.size());
   const std::int64_t head_size = ends.front() + clusters - 1;
   at::Tensor targets = ids.clone();
-  // Later clusters overwrite the columns that earlier ones have set.
+  // Each cluster overwrites the targets that the previous clusters set for its ids.
   for (std::size_t i = 1; i < ends.size(); ++i) {
     targets.masked_fill_(ids.ge(ends[i - 1]), head_size - static_cast<std::int64_t>(i));
   }
@@ -65,7 +65,7 @@ bool are_shared(const SoftmaxWeights& weights) {
   return weights.weights.size() < weights.ends.size();
 }
 
-// Divides a tensor that all clusters share into one part per cluster. The split has a single
+// Returns one tensor per cluster, and splits a tensor that all clusters share. One split has one
 // gradient, whereas every narrow() would have a gradient of the tensor's full size.
 std::vector<at::Tensor> by_cluster(const SoftmaxWeights& weights,
                                    const std::vector<at::Tensor>& tensors) {
@@ -76,8 +76,8 @@ std::vector<at::Tensor> by_cluster(const SoftmaxWeights& weights,
   return tensors.front().split_with_sizes(sizes);
 }
 
-// Allocates the gradients. A gradient stays undefined if it is not wanted or if no row contributes
-// to it.
+// Allocates the wanted gradients. For a cluster without rows, gradients of its own weights stay
+// undefined; its part of shared gradients is set to 0.
 SoftmaxGradients make_gradients(const at::Tensor& states, const SoftmaxWeights& weights,
                                 const std::vector<std::int64_t>& counts, bool wanted) {
   const auto room = [wanted](const at::Tensor& tensor, bool used) {
@@ -156,8 +156,8 @@ SoftmaxWeights separated(const SoftmaxWeights& weights) {
   return separate;
 }
 
-// Returns the logits [rows, columns] of `cluster` over its own table. For the head (cluster 0), the
-// logits of the other clusters follow.
+// Returns the logits [rows, columns] of `cluster` over its own table. For the head (cluster 0), one
+// logit for each other cluster follows.
 at::Tensor cluster_logits(const at::Tensor& states, const SoftmaxWeights& weights,
                           std::size_t cluster) {
   const at::Tensor& projection = weights.projections[cluster];
@@ -177,8 +177,9 @@ at::Tensor cluster_log_softmax(const at::Tensor& states, const SoftmaxWeights& w
                          weights.weights[cluster].scalar_type());
 }
 
-// Returns the values of all ids, given log probabilities or logits of the head: the head's own
-// columns, and for another cluster the head's column of that cluster plus the tail's log softmax.
+// Given the log probabilities or the logits of the head, returns those of all ids. An id of the
+// first cluster has its column of the head; an id of another cluster has the head's column of that
+// cluster plus the tail's log softmax.
 at::Tensor join_clusters(const at::Tensor& head, const at::Tensor& states,
                          const SoftmaxWeights& weights) {
   std::vector<at::Tensor> parts = {head.narrow(1, 0, weights.ends.front())};
@@ -208,14 +209,14 @@ struct SoftmaxProblem {
 };
 
 struct ClusteredLosses {
-  at::Tensor losses;        // [rows], before the problem's factor
+  at::Tensor losses;        // [rows], without the problem's factor
   variable_list gradients;  // in the order of all_of()
 };
 
 // Computes the losses on the CPU and outside of autograd. With contiguous `factors` [rows] it also
-// computes the gradients of sum(factors * losses) for the tensors that require one. Other gradients
-// stay undefined. The gradients for a cluster without rows also stay undefined, except for weights
-// and biases that all clusters share.
+// computes the gradients of sum(factors * losses) for the tensors that require a gradient. Other
+// gradients stay undefined. The gradients for a cluster without rows also stay undefined, except
+// for weights and biases that all clusters share.
 ClusteredLosses clustered_losses(const SoftmaxProblem& problem, const at::Tensor& factors) {
   const at::NoGradGuard no_grad;
   const SoftmaxWeights& weights = problem.weights;

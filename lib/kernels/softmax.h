@@ -12,23 +12,24 @@ namespace ql::kernels {
 // On the CPU the [rows, ids] matrices of logits and probabilities exist only in parts, in a buffer
 // for a block of rows (softmax_blocks(), below). If a gradient is wanted, all gradients are
 // computed in the same pass as the losses, and the forward pass hands the gradients of states,
-// weights, biases and projections to the backward pass. Other devices keep the logits.
+// weights, biases and projections to the backward pass. On other devices, autograd keeps the
+// complete logits.
 
-// Holds the weights of the softmax, or their gradients. The head decides between the ids of the
-// first cluster and the other clusters; a tail decides within its cluster. With one cluster this is
-// the plain softmax.
+// Holds the weights of the softmax, or their gradients. The head has one logit for each id of the
+// first cluster, and one for each other cluster; a tail has one for each id of its cluster. With
+// one cluster this is the plain softmax.
 struct SoftmaxWeights {
   std::vector<std::int64_t> ends;       // for each cluster, one more than its last id
   std::vector<at::Tensor> weights;      // [ids, width]: one per cluster, or one for all ids
   std::vector<at::Tensor> biases;       // [ids], one for each of `weights`
   std::vector<at::Tensor> projections;  // [d_model, width] or undefined, one per cluster
-  at::Tensor cluster_weight;            // [clusters - 1, first width]; undefined for one cluster
+  at::Tensor cluster_weight;            // [clusters - 1, head's width]; undefined for one cluster
   at::Tensor cluster_bias;              // [clusters - 1]
 };
 
-// On the CPU, losses of up to this many rows are computed without gradients in pieces of columns,
-// unless the caller itself computes a piece (machine/threads.h). With more rows, callers should
-// divide the rows into pieces.
+// On the CPU, if no gradients are wanted, the losses of up to this many rows are computed in pieces
+// of columns, unless the caller itself is computing a piece (machine/threads.h). With more rows,
+// callers should divide the rows into pieces.
 constexpr std::int64_t kFewSoftmaxRows = 512;
 
 // Returns -log p(target) [rows] for states [rows, d_model] and targets [rows] int64, in the rows'
@@ -38,14 +39,15 @@ constexpr std::int64_t kFewSoftmaxRows = 512;
 //   p(target) = softmax(z)[cluster i] softmax(y)[target]   target in cluster i
 //
 // The forward pass computes gradients for one common factor of all rows, as in a sum or a mean of
-// the losses. Different factors also give exact gradients, but cost a second pass over the logits;
-// a second backward pass costs one, too. For a cluster without targets, the gradient of the weights
-// is zero, or undefined if the cluster has weight tensors of its own.
+// the losses. With different factors the gradients are exact, too, but the backward pass computes
+// the logits once more. A second backward pass also does so. For a tail without targets, the
+// gradient of its weights is zero, or undefined if the tail has weight tensors of its own.
 at::Tensor cross_entropy(const at::Tensor& states, const SoftmaxWeights& weights,
                          const at::Tensor& targets);
 
-// Returns the sum of the losses of cross_entropy() times `factor`, a scalar. The forward pass
-// computes the gradients with this factor, so that the backward pass has nothing to compute.
+// Returns, as a scalar tensor, `factor` times the sum of the losses of cross_entropy(). The forward
+// pass computes the gradients with this factor, so a first backward pass at most multiplies them by
+// the incoming gradient.
 at::Tensor cross_entropy_sum(const at::Tensor& states, const SoftmaxWeights& weights,
                              const at::Tensor& targets, double factor);
 
@@ -55,13 +57,13 @@ at::Tensor cross_entropy_sum(const at::Tensor& states, const SoftmaxWeights& wei
 // the rows at a time.
 at::Tensor log_probabilities(const at::Tensor& states, const SoftmaxWeights& weights);
 
-// Returns logits [rows, ids] whose softmax gives these probabilities: an id of the first cluster
-// has the head's logit, and an id of another cluster has the head's logit of that cluster plus log
+// Returns logits [rows, ids] whose softmax is p(id): an id of the first cluster has the head's
+// logit of the id, and an id of another cluster has the head's logit of that cluster plus log
 // softmax(y)[id], with the tail's logits y.
 at::Tensor logits(const at::Tensor& states, const SoftmaxWeights& weights);
 
-// Holds the rows of a batch, grouped by the cluster of the vocabulary that their id belongs to
-// (net/cost.h), and in ascending order inside a cluster.
+// Holds the rows of a batch, grouped by the cluster of the vocabulary that a row's id belongs to
+// (net/cost.h). Inside a cluster, the rows are in ascending order.
 struct ClusterRows {
   at::Tensor rows;                   // [rows] int64
   at::Tensor ids;                    // [rows] int64, counted from the first id of the cluster
@@ -77,14 +79,15 @@ struct ClusterRows {
   }
 };
 
-// `ids` [rows] int64 must be below ends.back(); `ends` ascends and has the end of every cluster's
-// ids. The tensors are made on the CPU and copied to the device of `ids`, so that the host waits
-// for another device once, and not once per cluster.
+// Groups rows by their `ids` [rows] int64, which must be below ends.back(); `ends` ascends and has
+// the end of every cluster's ids. The tensors are made on the CPU and copied to the device of
+// `ids`, so that the host waits for another device once, and not once per cluster.
 ClusterRows rows_by_cluster(const at::Tensor& ids, const std::vector<std::int64_t>& ends);
 
-// Returns the targets of the head. An id of the first cluster is its own target. For cluster i > 0
-// the target is column head_size - i: the clusters' columns follow the ids of the first cluster in
-// reverse order, as in the public code, which reads column -i.
+// Returns the targets of the head. An id of the first cluster is its own target. For an id of
+// cluster i > 0 the target is column head_size - i of the head's head_size columns: the columns of
+// the other clusters follow the ids of the first cluster in reverse order, as in the public code,
+// which reads column -i.
 at::Tensor head_targets(const at::Tensor& ids, const std::vector<std::int64_t>& ends);
 
 // Returns the losses of cross_entropy() on any device, by operations that autograd knows.
@@ -95,9 +98,10 @@ at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weigh
 // blocks of rows and panels of columns, on the CPU and outside of autograd.
 
 // Every block of rows reads all weights and adds to all their gradients, so a block should have
-// many rows. The exponentials of a block are kept until their sums are known. In float32, this
-// number of elements is just below the largest size that the C library keeps for the next step
-// (keep_freed_memory() in machine/threads.h).
+// many rows. The exponentials of a block are kept until their sums are known: at most
+// kBlockElements, unless kSmallestBlock rows have more. In float32, kBlockElements is just below
+// the largest size that the C library keeps for the next step (keep_freed_memory() in
+// machine/threads.h).
 constexpr std::int64_t kBlockElements = std::int64_t{7} << 20;
 constexpr std::int64_t kSmallestBlock = 128;
 // A panel of columns is exponentiated and multiplied while it is in a cache, and one row of the
@@ -120,9 +124,9 @@ struct SoftmaxColumns {
   at::Tensor weight_gradient, bias_gradient;  // outputs of these shapes; undefined: not wanted
 };
 
-// Returns the losses [rows]. With factors it also writes the gradients of sum(factors * losses);
-// then there must be at least one row. To compute gradients it needs a buffer of at most 7 * 2^20
-// elements, or of 128 rows of exponentials if they are more.
+// Returns the losses [rows]. With factors it also writes the gradients of sum(factors * losses),
+// and there must be at least one row. To compute gradients it needs a buffer of at most 7 * 2^20
+// elements, or of 128 rows of exponentials if these rows have more elements.
 at::Tensor softmax_blocks(const SoftmaxRows& rows, const std::vector<SoftmaxColumns>& columns);
 
 }  // namespace ql::kernels

@@ -116,16 +116,17 @@ std::vector<Panel> make_panels(const std::vector<SoftmaxColumns>& columns) {
 //
 //   z_j = x . W_j + b_j     e_j = e^(z_j - m)     s = sum_j e_j     loss = log s + m - z_t
 //
-// The gradients of f loss are
+// The gradients of f * loss are, with [j = t] = 1 if j = t, else 0,
 //
 //   x   : (f / s) sum_j e_j W_j - f W_t
-//   W_j : sum over the rows of e_j (f / s) x, minus f x where j = t
-//   b_j : sum over the rows of e_j (f / s), minus f where j = t
+//   W_j : sum over the rows of (e_j (f / s) - f [j = t]) x
+//   b_j : sum over the rows of e_j (f / s) - f [j = t]
 //
 // f / s never scales the exponentials, only the narrower matrices that are multiplied with them. m
 // is the row's maximum over the panels read so far. Sums that were computed with a smaller m are
 // scaled by e^(smaller m - m) when they are used. Threads first divide the rows of a block among
-// them, then the columns, so they wait for each other twice per block.
+// themselves, and then, for gradients, the columns. So they wait for each other at most twice per
+// block.
 template <typename Real>
 class SoftmaxBlock {
  public:
@@ -186,7 +187,7 @@ class SoftmaxBlock {
   Real* state_gradient(std::int64_t row) const {
     return data<Real>(rows_.state_gradient) + (first_ + row) * width_;
   }
-  // Returns the maximum of every row over the panels up to this one.
+  // Returns every row's maximum over the panels up to this one; in read_panels(), over this alone.
   Real* maxima(std::size_t panel) {
     return maxima_.data() + panel * static_cast<std::size_t>(size_);
   }
@@ -231,7 +232,7 @@ class SoftmaxBlock {
                            losses[row], numbers + (row - begin) * exponentials.stride(0));
         }
       });
-      // The first panel sets the gradient, the others add to it.
+      // The first panel sets the gradient, and the others add to it.
       if (wanted) set_product(gradient, exponentials, weight, index > 0);
     }
     for (std::int64_t row = begin; row < end; ++row) {
@@ -247,8 +248,8 @@ class SoftmaxBlock {
   }
 
   // Computes the losses of all rows without gradients, one panel in each piece of work. A piece
-  // finds the maximum and the sum of its panel for every row; the results are then combined in the
-  // order of panels.
+  // finds, for every row, the maximum and the sum of exponentials of its panel; the results are
+  // then combined in the order of panels.
   void read_panels(Real* losses) {
     std::vector<double> sums(maxima_.size());
     const at::Tensor states = to_operand(rows_.states, panels_.front().factor);
@@ -289,8 +290,8 @@ class SoftmaxBlock {
     if (target >= 0 && target < panel.size) target_logit = logits[target] + bias[target];
   }
 
-  // Sets the exponentials of a row in this panel, and adds them to the row's sum. Sets
-  // `target_logit` to z_t if the target is in the panel.
+  // Calls find_target(), sets the exponentials of a row in this panel, and adds them to the row's
+  // sum. If the maximum grows, first scales the sum and the state gradient.
   template <typename Number>
   void exponentiate_row(std::size_t index, std::int64_t row, const Real* logits, const Real* bias,
                         Real& target_logit, Number* exponentials) {
@@ -314,9 +315,10 @@ class SoftmaxBlock {
     sum += exponentiate(logits, bias, panel.size, maximum, exponentials);
   }
 
-  // Sets scaled_states = scales x with scales = (f / s) e^(m of this panel - final m), because this
-  // panel's exponentials were computed with the panel's m. With `again`, both tensors still hold
-  // the values of the previous panel, which are kept for rows with the same m.
+  // Sets scales = (f / s) e^(m of this panel - final m) and scaled_states = scales * x for each
+  // row, because this panel's exponentials were computed with the panel's m. With `again`, both
+  // tensors still hold the values of the previous panel. These values are kept for rows with the
+  // same m.
   void scale_states(std::size_t index, bool again, const at::Tensor& scaled_states,
                     const at::Tensor& scales) {
     const Real* own = maxima(index);
@@ -383,8 +385,8 @@ class SoftmaxBlock {
   const bool with_gradients_ = rows_.factors.defined();
   const std::int64_t width_ = rows_.states.size(1);
   const std::int64_t all_columns_ = panels_.back().offset + panels_.back().size;
-  // This is the number of elements of exponentials_ per row: all columns with gradients, else the
-  // columns of one panel, because a panel is not needed after it was read.
+  // This is the number of elements of exponentials_ per row. With gradients it is the number of all
+  // columns, otherwise that of one panel, because then a panel is not needed after it was read.
   const std::int64_t pitch_ =
       with_gradients_ ? all_columns_ : std::min(all_columns_, kPanelColumns);
   std::int64_t size_ = 0;               // rows of a block

@@ -64,14 +64,16 @@
 namespace ql::kernels {
 
 // A kernel is a loop that the compiler turns into vector code in three versions: for any processor,
-// for one with AVX2 and FMA, and for one with AVX-512. The program chooses a version when it runs.
+// for processors with AVX2 and FMA, and for processors with AVX-512. The program chooses a version
+// when it runs.
 //
-// Write the loop as a QL_VECTOR_BODY template; QL_VECTOR_KERNEL makes NAME(arguments) from
-// NAME_body, and NAME_in(version, arguments) for a given version. A body has no lambdas and calls
-// only other bodies, because anything else would not be inlined. A body sums in several lanes,
-// because the compiler keeps the order of floating-point additions and would not vectorize a single
-// sum. A body that holds vectors itself (Register, below) takes the size of a vector register in
-// bytes as its first template argument; QL_REGISTER_KERNEL makes the kernel of such a body.
+// Write the loop as a QL_VECTOR_BODY template; from NAME_body, QL_VECTOR_KERNEL makes
+// NAME(arguments), and NAME_in(version, arguments) for a given version. A body has no lambdas and
+// should call only other bodies and small inline functions, because the compiler need not inline
+// anything else. A body sums in several lanes, because the compiler keeps the order of
+// floating-point additions and would not vectorize a single sum. A body that holds vectors itself
+// (Register, below) takes the size of a vector register in bytes as its first template argument;
+// QL_REGISTER_KERNEL makes the kernel of such a body.
 
 // A sum has this many lanes. They fill two AVX registers of float, or one of AVX-512.
 constexpr std::int64_t kLanes = 16;
@@ -125,7 +127,7 @@ QL_VECTOR_BODY void exponentiate_in_place(Number& x) {
 }
 
 QL_VECTOR_BODY float exponential(float x) {
-  exponentiate_in_place<std::uint32_t>(x);  // the shift of a NaN's bits overflows
+  exponentiate_in_place<std::uint32_t>(x);  // unsigned: the shift of a NaN's bits overflows
   return x;
 }
 QL_VECTOR_BODY double exponential(double x) { return std::exp(x); }
@@ -145,7 +147,8 @@ const Number* data_of(const at::Tensor& tensor, std::int64_t at = 0) {
   return tensor.defined() ? tensor.data_ptr<Number>() + at : nullptr;
 }
 
-// Calls work(pointer to the tensor's elements), which are Real, or bfloat16 if Real is float.
+// Calls work() with a pointer to the tensor's elements. These are Real; if Real is float, they may
+// be bfloat16.
 template <typename Real, typename Work>
 void with_numbers(const at::Tensor& tensor, const Work& work) {
   if constexpr (std::is_same_v<Real, float>) {
@@ -289,9 +292,9 @@ QL_VECTOR_BODY void exponentiate(typename Register<double, kBytes>::Vector& x) {
   }
 }
 
-// Returns the index in concat(a, b) of the element that exchange() moves to `lane`. From every two
-// neighbouring blocks of kStep lanes, exchange() takes the first block (with kSecond the second
-// one) of a, then the same block of b.
+// Returns the index in concat(a, b) of the element that exchange() moves to `lane` of a, or of b
+// with kSecond. From every two neighbouring blocks of kStep lanes, the new a takes the first block
+// of a, then that of b. The new b takes the second blocks.
 template <int kSize, int kStep, bool kSecond>
 constexpr int exchanged_lane(int lane) {
   const bool from_a = (lane & kStep) == 0;
