@@ -13,15 +13,16 @@ namespace ql::train {
 
 namespace {
 
-// Holds the constants of one update, in the tensors' own precision. For the gradient g times
-// gradient_scale, the moments m and v, and the t-th update:
+// Holds the constants of one update, in the tensors' own precision. The t-th update does the
+// following, where g is the gradient times gradient_scale, and m and v are the moments:
 //
-//   m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2
-//   weight -= rate / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon) + decay weight
+//   m = beta1 * m + (1 - beta1) * g        v = beta2 * v + (1 - beta2) * g^2
+//   weight -= rate * m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay * weight
 //
 // The decays of the moments are kept as 1 - beta, which has more digits: in float32, a beta of
-// 0.999999 has few left, and a beta of 0.99999999 is 1. (With the latter, a float32 moment still
-// adds gradients, but its relative decay of less than 2^-24 is lost in rounding.)
+// 0.999999 keeps few digits of 1 - beta, and a beta of 0.99999999 is rounded to 1. (With this
+// second beta, a float32 moment still adds gradients, but its relative decay of less than 2^-24 is
+// lost in rounding.)
 template <typename Scalar>
 struct Update {
   Scalar one_minus_beta1, one_minus_beta2, gradient_scale, step_size, second_correction, epsilon;

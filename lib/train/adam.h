@@ -20,8 +20,9 @@ inline constexpr std::int64_t kBlock = 16384;
 
 inline std::int64_t block_count(std::int64_t elements) { return (elements + kBlock - 1) / kBlock; }
 
-// This is Adam (Kingma and Ba, 2015) with bias correction. One pass over weights, gradient and
-// moments clips by the norm of the complete gradient (train/gradients.h) and updates.
+// The class below is Adam (Kingma and Ba, 2015) with bias correction. Clipping and update take one
+// pass over weights, gradient and moments. The norm of the complete gradient, for clip_scale(),
+// comes from train/gradients.h.
 
 // Returns true if weight decay acts on the parameter of this name (nn/parameters.h). With kMatrices
 // it does not act on biases, norms and embeddings, nor on learned embeddings of distances.
@@ -29,8 +30,9 @@ bool decays(const std::string& name, DecayOn on);
 
 class Adam {
  public:
-  // `parameters` are shared with the model. They must be contiguous float32 or float64 tensors on
-  // the CPU (std::invalid_argument). Moments start as zeros.
+  // `parameters` are shared with the model. Throws std::invalid_argument unless they are contiguous
+  // floating-point tensors on the CPU; step() supports only float32 and float64. Moments start as
+  // zeros.
   Adam(std::vector<nn::NamedTensor> parameters, const AdamOptions& options);
 
   // Runs one update with the parameters' grad() times `gradient_scale`, then drops the gradients. A
@@ -39,8 +41,8 @@ class Adam {
 
   std::int64_t steps() const { return steps_; }
 
-  // Returns "first_moment.NAME" of every parameter in their order, then "second_moment.NAME" of
-  // every parameter. They share memory with this object.
+  // Returns "first_moment.NAME" of every parameter, in the order of the parameters, then
+  // "second_moment.NAME" of every parameter. These tensors share memory with this object.
   const std::vector<nn::NamedTensor>& moments() const { return moments_; }
   // A resume calls this after it has copied the moments into the tensors of moments().
   void set_steps(std::int64_t steps) { steps_ = steps; }
@@ -56,9 +58,9 @@ class Adam {
 double clip_scale(double norm, double clip);
 
 // The loss is multiplied by a factor so that small gradients do not vanish in float16. The factor
-// is as large as overflow permits: when a gradient overflows, its step is skipped and the factor is
-// halved; after many steps without overflow, the factor is doubled. The factor is kept on the
-// device, like the gradients.
+// is as large as overflow permits, but at most kLargest: when a gradient overflows, its step is
+// skipped and the factor is halved; after many steps without overflow, the factor is doubled. The
+// factor is kept on the device, like the gradients.
 
 constexpr const char* kLossScale = "loss_scale";  // the name of LossScale::state() in a checkpoint
 

@@ -17,7 +17,7 @@ constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kMemory = "memory.safetensors";
 
-// Returns the files whose hashes state.json has. Data of imported ids has no vocabulary.
+// Returns the files whose hashes state.json has. Data of imported ids may have no vocabulary.
 static std::vector<std::string> covered_files(bool with_vocabulary) {
   std::vector<std::string> files = {"model.json", kWeights, kOptimizer, kMemory};
   if (with_vocabulary) files.emplace_back(shard::kVocabularyFile);
@@ -29,8 +29,8 @@ constexpr const char* kRemedy =
     "restore the folder from a copy; --resume continues from the newest complete checkpoint";
 
 // Copies every tensor of `wanted` from the file, which must hold exactly the same tensors. Only
-// kLossScale may differ, because only float16 has it: a run that changes to float16 begins with the
-// initial factor, and a run that changes from float16 ignores the saved one.
+// kLossScale may be missing on one side, because only float16 has it: a run that changes to float16
+// begins with the initial factor, and a run that changes from float16 ignores the saved factor.
 static void restore(const fs::path& path, std::vector<nn::NamedTensor> wanted) {
   weights::TensorFile file = weights::read_safetensors(path);
   const auto drop_loss_scale = [](std::vector<nn::NamedTensor>& tensors) {
@@ -58,8 +58,8 @@ static void restore(const fs::path& path, std::vector<nn::NamedTensor> wanted) {
   }
 }
 
-// Throws Diverged if an element is not finite. Reads each element once and makes no tensor of that
-// size, so it costs little.
+// Throws Diverged if an element is not finite. Reads each element once and makes no mask of the
+// size of the tensor, so it costs little.
 static void require_finite(const std::vector<nn::NamedTensor>& tensors, std::int64_t steps) {
   const at::NoGradGuard no_gradient;
   for (const nn::NamedTensor& named : tensors) {

@@ -12,8 +12,8 @@
 namespace ql::train {
 
 // A checkpoint folder has model.json, model.safetensors, optimizer.safetensors, memory.safetensors,
-// state.json, and vocabulary.json if the data has a vocabulary. ql-checkpoint(5) has every key. A
-// folder is complete or absent.
+// state.json, and vocabulary.json if the data has a vocabulary. ql-checkpoint(5) describes every
+// key. A folder is complete before it gets its name.
 
 // Returns the memory of all rows, for a checkpoint after `steps` steps. Throws Diverged if a
 // weight, moment or memory is not finite: such a checkpoint is useless. When the first of several
@@ -21,19 +21,20 @@ namespace ql::train {
 // all of them.
 nn::Memory finite_memory(const TrainedNetwork& trained, std::int64_t steps);
 
-// Holds the two files of a checkpoint that stay the same during a training run. Their text is made
-// when the run begins: it comes from a JSON tree, whose destruction needs memory and ends the
-// process if there is none.
+// Holds the two files of a checkpoint that stay the same during a training run. Their texts are
+// made when the run begins: the text of model.json comes from a JSON tree, whose destruction needs
+// memory and ends the process if memory has run out.
 struct CheckpointTexts {
   CheckpointTexts(const net::ModelFile& description);  // NOLINT(google-explicit-constructor)
   std::string model, vocabulary;  // texts of the two files; the second may be empty
 };
 
-// Replaces `folder`. Throws Diverged as finite_memory() does, and then leaves the folder unchanged.
+// Creates or replaces `folder`. Throws Diverged as finite_memory() does, and then leaves the folder
+// unchanged.
 void write_checkpoint(const std::filesystem::path& folder, const CheckpointTexts& texts,
                       const TrainedNetwork& trained, const TrainingState& state);
 
-// Reads only state.json, and verifies its checksum. Throws FormatError with the reason.
+// Reads only state.json, and verifies its checksum. Throws FormatError, SystemError or ConfigError.
 TrainingState read_state(const std::filesystem::path& folder);
 
 // Returns true if an error during reading means that a checkpoint is damaged or absent. A version
@@ -42,7 +43,7 @@ bool means_damage(const Error& error);
 // Checks every file against state.json. Returns a message about a damaged or missing file; empty if
 // there is none. Throws the errors that do not mean damage.
 std::string damage(const std::filesystem::path& folder);
-// Throws FormatError with the message of damage(), if any, and advice.
+// If there is damage, throws FormatError with the message of damage() and advice.
 void verify_checkpoint(const std::filesystem::path& folder);
 
 // kSame: the batch has as many rows as the checkpoint's batch; kOther: it does not.

@@ -83,7 +83,7 @@ double seconds_left(const TrainingConfig& config, std::int64_t step, std::int64_
                     double elapsed, double step_seconds, double validation_seconds) {
   const bool completes = stop_at == 0 || stop_at >= config.steps;
   const std::int64_t end = std::max(step, completes ? config.steps : stop_at);
-  // The validation after the last step is due for every interval, so it is counted separately.
+  // The validation after the last step is due for any eval_interval, so it is counted separately.
   const std::int64_t before = completes ? std::max(step, end - 1) : end;
   const std::int64_t validations = before / config.eval_interval - step / config.eval_interval;
   const double left = static_cast<double>(end - step) * step_seconds +
@@ -95,7 +95,8 @@ double seconds_left(const TrainingConfig& config, std::int64_t step, std::int64_
 
 double highest_rate_in_warm_up(const TrainingConfig& config) {
   if (config.warmup_steps < static_cast<double>(config.steps)) return 0;
-  // The rate rises and may then fall. This many samples find its peak to a thousandth.
+  // The rate rises and may then fall. This many samples find the place of its peak to a thousandth
+  // of the run.
   constexpr std::int64_t kSamples = 1000;
   double highest = 0;
   for (std::int64_t i = 0; i <= kSamples; ++i) {

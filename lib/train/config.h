@@ -17,11 +17,11 @@
 
 namespace ql::train {
 
-// TrainingConfig has the settings of the "training" object in presets and in model.json, under the
-// same names. The names follow the paper's appendix E where it has them. The settings use no
-// tensors.
+// TrainingConfig has the settings of the "training" object in presets and in model.json. keys_of()
+// maps names to members; most have the same name. The names follow the paper's appendix E if it
+// names the setting. The settings use no tensors.
 
-// Names the course of the learning rate after the warm-up, as described below.
+// Names the schedule's factor of the learning rate, as described before training_progress().
 enum class Schedule { kCosine, kLinear, kInverseSquareRoot, kConstant };
 
 constexpr auto names_of(Schedule) {
@@ -37,8 +37,8 @@ struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  // Decoupled weight decay (Loshchilov and Hutter, 2019): besides Adam's update, a step subtracts
-  // learning_rate * weight_decay * w from each weight w.
+  // This is decoupled weight decay (Loshchilov and Hutter, 2019): besides Adam's update, a step
+  // subtracts (current rate) * weight_decay * w from each weight w that decay_on selects.
   double weight_decay = 0;
   DecayOn decay_on = DecayOn::kMatrices;
 };
@@ -47,9 +47,9 @@ struct TrainingConfig {
   std::int64_t batch = 0;    // rows: streams that are read in parallel
   std::int64_t steps = 0;    // of the complete training run: the length of the schedule
   double minutes = 0;        // wall-clock budget that ends the schedule earlier; 0: none
-  double learning_rate = 0;  // the highest rate, reached after the warm-up
-  double min_lr_ratio = 0;   // the last learning rate is min_lr_ratio * learning_rate
-  // Number of steps until the highest rate is reached; below 1: this fraction of the training run.
+  double learning_rate = 0;  // the highest rate; warm-up and schedule only lower it
+  double min_lr_ratio = 0;   // the schedule's factor falls from 1 towards this
+  // The warm-up takes this number of steps or, below 1, this fraction of the training run.
   double warmup_steps = 0;
   Schedule schedule = Schedule::kCosine;
   double decay_fraction = 0.2;  // kConstant: the rate falls in this last fraction of the run
@@ -57,9 +57,9 @@ struct TrainingConfig {
   AdamOptions adam;
   std::int64_t eval_interval = 1000;        // steps between validations
   std::int64_t checkpoint_interval = 1000;  // steps between checkpoints
-  double checkpoint_minutes = 0;  // also this long after the last checkpoint; 0: only by steps
-  // These checkpoints are kept (train/run_folder.h): RUN/last, the keep_last - 1 checkpoints before
-  // it, and those after a multiple of keep_every steps (0: none).
+  double checkpoint_minutes = 0;  // also saves this long after the last one; 0: only by steps
+  // In addition to RUN/best, these checkpoints are kept (train/run_folder.h): RUN/last, the
+  // keep_last - 1 checkpoints before it, and those after a multiple of keep_every steps (0: none).
   std::int64_t keep_last = 1, keep_every = 0;
   std::int64_t log_interval = 100;  // steps averaged in one record of the log
   // The training run ends when this many validations in a row were not better than the best; 0: it
@@ -67,9 +67,10 @@ struct TrainingConfig {
   std::int64_t patience = 0;
   std::int64_t seed = 1;  // for the initial weights and every dropout
   machine::Precision precision = machine::Precision::kFloat32;
-  // This is the response to a loss or gradient that is not finite, and to a loss that is more than
-  // loss_jump nats above its running mean (0: no loss is too large). A jump of 10 nats multiplies
-  // perplexity by 22,000; no text does that to a healthy network.
+  // `divergence` is the response to a loss, gradient or weight that is not finite, and to a loss
+  // that is more than `loss_jump` nats above its running mean (`loss_jump` 0: no finite loss is too
+  // large). A jump of 10 nats multiplies perplexity by 22,000; no text does that to a healthy
+  // network.
   OnDivergence divergence = OnDivergence::kStop;
   double loss_jump = 10;
   // The loss by which a Compressive Transformer learns its convolution and decoder
@@ -88,10 +89,11 @@ struct TrainingConfig {
   net::Lengths evaluation_lengths(const net::Lengths& training) const;
 };
 
-// Lists the keys of "training", in file order. kMayChange: --resume may change the key, which
-// controls the remaining steps or how often the run saves, validates and logs, or divides the work.
-// kMayChangeByName: --resume may change the key only if the command line names it, because it
-// changes the rounding of the remaining steps. qltrain(1) describes each change.
+// keys_of() lists the keys of "training", in file order. kMayChange: --resume may change the key,
+// because the key controls the remaining steps, the intervals of checkpoints, validations and log
+// records, or the division of the work. kMayChangeByName: --resume may change the key only if the
+// command line names it, because the key changes the rounding of the remaining steps. qltrain(1)
+// describes each change.
 
 inline constexpr Range kAboveZero(std::numeric_limits<double>::denorm_min(), Range::kInfinity,
                                   "above 0");
@@ -144,9 +146,9 @@ constexpr auto keys_of(const TrainingConfig&) {
 // Lists the keys of the "training" object, for net::read_preset.
 std::vector<std::string> training_keys();
 
-// Absent keys keep their defaults; batch, steps and learning_rate are required. Unknown keys and
-// wrong types are FormatErrors. Impossible values are added to `conflicts`, with the allowed
-// values.
+// Absent keys keep their defaults; batch, steps and learning_rate are required. Throws FormatError
+// for unknown keys, missing required keys and wrong types. Impossible values are added to
+// `conflicts`, with the allowed values.
 TrainingConfig training_from_json(const JsonObject& json, Conflicts& conflicts);
 // Adds a conflict if the lengths of validation differ from those of training and do not fit the
 // network.
@@ -159,8 +161,8 @@ Json training_to_json(const TrainingConfig& config);
 //
 //   cosine               half a cosine over the complete training run
 //   linear               a line from the end of the warm-up to the end of the run
-//   inverse-square-root  sqrt(warm-up / step), but no less than min_lr_ratio; a missing warm-up
-//                        counts as one step
+//   inverse-square-root  sqrt(warm-up / step) after the warm-up, but no less than min_lr_ratio; a
+//                        warm-up of less than one step counts as one step
 //   constant             1, then a line over the last decay_fraction of the run
 
 // Returns the finished fraction of the training run, from 0 to 1: step / steps, or, with a budget
@@ -168,16 +170,17 @@ Json training_to_json(const TrainingConfig& config);
 double training_progress(const TrainingConfig& config, std::int64_t step, double elapsed);
 
 // Returns the learning rate of the next step after `step` finished steps. `progress` comes from
-// training_progress(). The factor of inverse-square-root depends on `step` only.
+// training_progress(). The factor of inverse-square-root does not depend on `progress`.
 double learning_rate(const TrainingConfig& config, std::int64_t step, double progress);
 
-// Returns the seconds until the training run ends, or stops at step `stop_at` (0: nowhere), if
-// every step and validation takes as long as given. `step` steps and `elapsed` seconds are
-// finished. A budget in minutes does not include the validation after the last step.
+// Returns the seconds until the training run ends or, if `stop_at` is not 0, stops after step
+// `stop_at`. Every step and every validation takes the given seconds. So far the run has finished
+// `step` steps in `elapsed` seconds. A budget in minutes does not include the validation after the
+// last step.
 double seconds_left(const TrainingConfig& config, std::int64_t step, std::int64_t stop_at,
                     double elapsed, double step_seconds, double validation_seconds);
 
-// If the warm-up takes all steps of the run, returns the highest learning rate that it reaches
+// If the warm-up takes all steps of the run, returns the highest learning rate that the run reaches
 // without a budget in minutes; else 0.
 double highest_rate_in_warm_up(const TrainingConfig& config);
 

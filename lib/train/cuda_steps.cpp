@@ -40,7 +40,8 @@ void CudaSteps::enqueue(const std::function<void()>& upload, const Parts& parts,
 // during a capture, as NCCL may for a sum, could abort the capture.
 void CudaSteps::record(const Parts& parts) {
   stream_.synchronize();
-  // The graphs allocate their own memory; the cached memory of the first steps is free now.
+  // The graphs allocate their own memory, so the memory that the first steps left in the cache is
+  // freed.
   c10::cuda::CUDACachingAllocator::emptyCache();
   for (const std::function<void()>& part : parts) record(graphs_.emplace_back(), part);
 }

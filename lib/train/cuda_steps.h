@@ -1,6 +1,6 @@
-// Runs the steps of a training run on a CUDA device, on a separate stream. If the network allows
-// it, a step is captured once as a CUDA graph and then replayed, with one launch instead of
-// hundreds. This is built only with a LibTorch for CUDA (QL_CUDA).
+// Runs the steps of a training run on a CUDA device, on a separate stream. If `graph` is true, each
+// part of a step is captured once as a CUDA graph and then replayed, with one launch instead of
+// hundreds. This file is built only with a LibTorch for CUDA (QL_CUDA).
 #pragma once
 
 #include <ATen/cuda/CUDAEvent.h>
@@ -19,7 +19,7 @@ class CudaSteps {
   CudaSteps(const c10::Device& device, bool graph);
   CudaSteps(CudaSteps&&) = delete;
 
-  // The functions of a step. They enqueue the same operations in every step.
+  // These are the functions of a step. They must enqueue the same operations in every step.
   using Parts = std::vector<std::function<void()>>;
 
   // Runs `upload`, which enqueues copies from pinned memory, then runs or replays all parts. Runs
@@ -28,7 +28,7 @@ class CudaSteps {
   void enqueue(const std::function<void()>& upload, const Parts& parts,
                const std::function<void()>& between);
   // Waits until the last enqueue() has copied its pinned memory to the device. By then the device
-  // has begun the last enqueued step, so the host stays one step ahead.
+  // has begun the last enqueued step, so the host is at most one step ahead.
   void wait_for_upload();
   // Waits until all work is finished. Work that is then enqueued on the current stream, such as an
   // evaluation, runs before the next step.

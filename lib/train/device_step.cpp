@@ -222,9 +222,9 @@ void DeviceStep::update() {
   const at::NoGradGuard no_gradient;
   const at::Tensor& loss = loss_;
   const at::Tensor scale = loss_scale_.factor().to(at::kDouble);
-  // A norm in double precision would copy the gradient. So the norms of rows are in float32, and
-  // only the norm over them is in double precision. An element beyond 1e19 therefore counts as
-  // infinite.
+  // A norm in double precision would copy the gradient. So the norms of rows have the gradient's
+  // type, and only the norm over them is in double precision. In float32, an element beyond about
+  // 1e19 therefore counts as infinite.
   const at::Tensor of_rows = at::linalg_vector_norm(gradient_.view({-1, kAlignment}), 2, 1);
   const at::Tensor norm =
       at::linalg_vector_norm(of_rows, 2, at::OptionalIntArrayRef(), false, at::kDouble) / scale;
@@ -290,12 +290,13 @@ DeviceTrainer::~DeviceTrainer() = default;
 StepResult DeviceTrainer::step(Streams& streams, std::int64_t step, double learning_rate) {
   if (group_ != nullptr) group_->await_device();
 #ifdef QL_CUDA
-  // Wait before `host_` is overwritten.
+  // The last upload ends before `host_` is overwritten.
   if (cuda_) cuda_->wait_for_upload();
 #endif
   auto* ids = host_.ids.data_ptr<std::int64_t>();
   if (model_.network().reset_memory_at_documents) {
-    // document_ages() comes first, because it would wait for the reading ahead that read() begins.
+    // document_ages() comes first: after read() it would wait for the reading ahead that read()
+    // begins.
     const std::vector<std::int64_t> document_offsets = streams.document_ages(step);
     std::copy(document_offsets.begin(), document_offsets.end(),
               ids + step_.rows().count * (streams.segment() + 1));

@@ -18,18 +18,17 @@
 namespace ql::train {
 
 // Runs Adam (train/adam.h) with ATen's operations, on any device. All parameters are in one tensor,
-// so that an update takes few operations. No operation waits for a value from the device, so the
-// host learns too late which updates applied. The number of updates is therefore counted on the
-// device.
+// so that an update takes few operations. step() does not wait for the device, so the host does not
+// know which updates applied. Therefore the device counts the updates.
 class DeviceAdam {
  public:
   // `parameters` are shared with the model, and must have one floating-point type and one device
-  // (std::invalid_argument). They become parts of one tensor, also for everything else that holds
-  // them. Moments start as zeros.
+  // (std::invalid_argument). Their data become parts of one tensor, also for the model and for
+  // other holders of the parameters. Moments start as zeros.
   DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const AdamOptions& options);
 
-  // Returns the gradients of all parameters, one after another, with zeros as padding and in place
-  // of missing gradients. Then drops the parameters' gradients.
+  // Returns one tensor with the gradients of all parameters, one after another, and with zeros as
+  // padding and in place of missing gradients. Drops the parameters' own gradients.
   at::Tensor take_gradient();
 
   // Runs one update with `gradient`, which take_gradient() returned, times `gradient_scale`. The
@@ -63,12 +62,13 @@ class DeviceAdam {
   at::Tensor zeros_;    // at least as long as every parameter and padding
 };
 
-// DeviceStep is a training step as a fixed list of operations on a device. The list does not depend
-// on values of the host, and the host reads no results while it enqueues the list. Everything that
-// differs from step to step is read from tensors that stay in place. So a step can be enqueued
-// while the previous one is running, and a GPU can capture the list once and replay it.
+// DeviceStep is a training step as a fixed list of operations on a device. On a GPU, if
+// can_be_recorded(), the list does not depend on values of the host, and the host reads no results
+// while it enqueues the list. Everything that differs from step to step is read from tensors that
+// stay in place. So a step can be enqueued while the previous one is running, and a GPU can capture
+// the list once and replay it.
 
-// Holds what the host sends to a step: two tensors, and therefore two copies.
+// Holds what the host sends to a step, in two tensors, so that two transfers suffice.
 struct StepInput {
   at::Tensor ids;      // int64: the ids of Streams::read(), then the document age of each row
   at::Tensor numbers;  // float64: learning rate, step, droppath weights
@@ -88,16 +88,16 @@ struct StepInput {
 struct StepReport {
   std::int64_t steps = 0;
   double loss = 0, gradient_norm = 0;  // sums
-  // First step whose loss was not finite, or whose gradient was not finite at a loss scale of 1;
-  // -1: none. Later steps change neither weights nor Adam's moments.
+  // This is the first step whose loss was not finite, or whose gradient was not finite at a loss
+  // scale of 1; -1: none. This step and later steps change neither weights nor Adam's moments.
   std::int64_t failed_step = -1;
   double failed_loss = 0, failed_norm = 0;
 };
 
 class DeviceStep {
  public:
-  // `model` must outlive the step; its parameters become parts of DeviceAdam's one tensor. The
-  // memory starts as zeros. With a `group`, which must outlive the step, the step computes only
+  // `model` must outlive the step; the model's parameters become parts of DeviceAdam's one tensor.
+  // The memory starts as zeros. With a `group`, which must outlive the step, the step computes only
   // this process's rows. The loss is scaled if the precision is float16. `scales_loss` replaces
   // this rule in tests on devices that may lack float16.
   DeviceStep(nn::Model& model, const TrainingConfig& config, machine::ProcessGroup* group = nullptr,
@@ -109,8 +109,8 @@ class DeviceStep {
   std::int64_t scales() const;
   void forget();  // sets the memory to zeros
   // A step is compute(), sum() and update(), in this order. compute() runs forward and backward and
-  // replaces the memory. Loss and gradient of this process's rows are computed as their part of the
-  // batch's mean. `number` is the number of the step; only the CPU reads it, for dropout.
+  // replaces the memory. Loss and gradient of this process's rows are these rows' part of the
+  // batch's mean. `number` is the number of the step; only dropout on the CPU uses it.
   void compute(std::int64_t number);
   // Sums loss and gradient over all processes, which must call this together
   // (machine/process_group.h).
@@ -144,15 +144,16 @@ class DeviceStep {
   at::Tensor loss_, gradient_;  // results of compute()
 };
 
-// Returns true if a step of this network can be captured as a CUDA graph: it must enqueue the same
-// operations for all tokens.
+// Returns true if a step of this network can be captured as a CUDA graph: the step must enqueue the
+// same operations for any tokens.
 bool can_be_recorded(const net::Network& network);
 
 // Trains a network on a device other than the CPU. The host reads the next batch and enqueues the
-// next step while the device computes. It reads losses only in finish(), when later steps may have
-// run. After a loss or gradient that is not finite, these later steps have not changed the weights.
-// A jump of the loss is detected in the mean of all steps since the last finish(), so the weights
-// have already changed. In both cases the memory is that of the last enqueued step.
+// next step while the device computes. The host reads losses only in finish(), when steps after a
+// diverged step may have run. If a loss or gradient is not finite, these later steps do not change
+// the weights. A jump of the loss is detected in the mean of all steps since the last finish(), so
+// the weights have already changed by then. In both cases the memory is that of the last enqueued
+// step.
 
 class CudaSteps;
 

@@ -1,4 +1,5 @@
-// Counts the bytes of layers, softmax, micro-batches and data, and chooses the accumulation steps.
+// Counts the bytes of layers, softmax, micro-batches and data, and chooses the number of
+// accumulation steps.
 
 #include "train/estimate.h"
 
@@ -24,7 +25,7 @@ std::int64_t whole_number(double count) {
 }
 
 // `factor` is the size in bytes of an operand's element: 2 in bfloat16, else 4. A bfloat16 operand
-// is a copy, and float32 values that nothing else reads are freed.
+// is a copy of float32 values, which are freed if nothing else reads them.
 class LayerCount {
  public:
   LayerCount(const net::Network& network, const net::Stage& input, std::int64_t factor)
@@ -50,7 +51,7 @@ class LayerCount {
     }
     if (network_.pre_lnorm) {
       memory_.kept += (kFloat + rounded_) * window_ * d_model_ + kFloat * segment_;
-      // A copy of the projection's weights is multiplied by the norm's weights.
+      // This is the copy of the projection's weights that is multiplied by the norm's weights.
       memory_.shared += factor_ * 3 * d_heads_ * d_model_;
     } else {
       // A window with a memory is also the next step's memory, so memory_bytes() counts it.
@@ -106,9 +107,9 @@ class LayerCount {
     memory_.released += kFloat * numbers;
   }
 
-  // Counts the gradients of the feed-forward layer's inner states, or of queries, keys and values,
-  // with the gradients of the states around them. A gradient that is an operand has a rounded copy,
-  // too.
+  // Counts the larger of the gradients of the feed-forward layer's inner states and those of
+  // queries, keys and values, each with the gradients of the states around them. In bfloat16, a
+  // gradient that is an operand also has a rounded copy.
   void count_passing() {
     const std::int64_t forward = segment_ * (network_.d_inner + 3 * d_model_);
     const std::int64_t attention = (2 * window_ + 3 * keys_) * d_heads_ + segment_ * 3 * d_model_;
@@ -130,8 +131,8 @@ class LayerCount {
 };
 
 // Returns the bytes of the softmax of `tokens` states. The clusters are computed one after the
-// other, each with a block of logits and the states of its rows. All targets may be in the same
-// tail.
+// other, each with a block of logits and the states of its rows. All targets may be in one tail, so
+// each tail counts all tokens.
 std::int64_t softmax_bytes(const net::Network& network, std::int64_t tokens, std::int64_t factor,
                            int threads) {
   const std::int64_t d_model = network.d_model;
@@ -164,8 +165,8 @@ struct PassMemory {
   // The end of the forward pass needs these in addition: for the softmax, or for the states of all
   // scales before their average.
   std::int64_t ending = 0;
-  // The backward pass of a layer needs these in addition, or the forward pass of a layer that
-  // computes the usage of its keys; the layer that needs most counts.
+  // These are needed in addition by the backward pass of a layer, or by the forward pass of a layer
+  // that computes the usage of its keys. The layer that needs most counts.
   std::int64_t passing = 0;
 };
 

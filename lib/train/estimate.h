@@ -22,7 +22,7 @@ struct MemoryEstimate {
   std::int64_t gradients = 0;    // of micro-batches and running passes
   std::int64_t memories = 0;     // recurrent memories of all rows, old and new
   std::int64_t activations = 0;  // kept from forward to backward by passes that run in parallel
-  std::int64_t validation = 0;   // a chunk of the validation data
+  std::int64_t validation = 0;   // tensors for a chunk of validation data
   std::int64_t checkpoint = 0;   // a copy of the memories
   // Validations and checkpoints run between steps, so they reuse the memory of a step's gradients
   // and activations.
@@ -32,9 +32,9 @@ struct MemoryEstimate {
   }
 };
 
-// Counts the tensors of a training run, following lib/nn and lib/kernels. Slices and passes of 0
-// count as 1. At most `threads` slices run in parallel. Throws ConfigError if the lengths of a
-// validation do not fit.
+// Counts the tensors that lib/nn and lib/kernels make in a training run. Slices and passes of 0
+// count as 1. At most `threads` slices run in parallel. Throws ConfigError if the lengths of
+// training or validation do not fit.
 MemoryEstimate estimate_memory(const net::Network& network, const TrainingConfig& config,
                                int threads, const EstimatedData& data = {});
 

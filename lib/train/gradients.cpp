@@ -108,7 +108,7 @@ void Replicas::backward(std::size_t slice, const at::Tensor& loss, bool last_pas
   loss.backward();
   if (!last_pass) return;
   // A parameter may have a gradient from an earlier pass but none from the last pass, for example
-  // the parameter of a cluster without tokens there. No hook has put this gradient.
+  // if the last pass has no targets in a cluster of the softmax. No hook has put this gradient.
   for (std::size_t index = 0; index < replica.is_put.size(); ++index) {
     if (replica.is_put[index] == 0 && replica.model.parameters()[index].tensor.grad().defined()) {
       replica.put(index);
@@ -172,8 +172,8 @@ QL_VECTOR_BODY double sum_squares_body(const Scalar* values, std::int64_t count)
 }
 QL_VECTOR_KERNEL(sum_squares)
 
-// Adds all addends to the first one and returns the sum of its squares. The squares are summed
-// inside each block, then over the blocks in order.
+// Adds all other addends to the first one, and returns the sum of the squares of the results. The
+// squares are summed inside each block, then over the blocks in order.
 double join(const std::vector<at::Tensor>& addends) {
   const at::Tensor& sum = addends.front();
   const std::int64_t elements = sum.numel();
@@ -281,8 +281,9 @@ void GradientExchange::put(std::size_t slice, std::size_t parameter, const at::T
   if (--buckets_[range.bucket].missing == 0) start_complete(lock);
 }
 
-// Starts the sums of complete buckets, in the buckets' order. Only the first thread that completes
-// a bucket does this, and it also starts the buckets that become complete in the meantime.
+// Starts the sums of complete buckets in the buckets' order, up to the first incomplete bucket.
+// Only one thread at a time does this; it also starts the buckets that other threads complete in
+// the meantime.
 void GradientExchange::start_complete(std::unique_lock<std::mutex>& lock) {
   if (starting_) return;
   starting_ = true;
@@ -295,7 +296,7 @@ void GradientExchange::start_complete(std::unique_lock<std::mutex>& lock) {
   starting_ = false;
 }
 
-// Adds the slices' gradients into the tensor of the first slice that has a gradient.
+// Returns the sum of the slices' gradients; zeros if there are none. May overwrite the first one.
 at::Tensor GradientExchange::sum_of_slices(std::size_t parameter) {
   at::Tensor sum;
   for (at::Tensor& gradient : ranges_[parameter].of_slice) {

@@ -1,5 +1,5 @@
-// Splits a batch into micro-batches with one model each, and adds up their gradients in a process
-// and over processes.
+// Splits a batch into micro-batches, adds up their gradients in a process and over processes, and
+// computes the loss of a step.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,10 +19,11 @@
 
 namespace ql::train {
 
-// Splits the rows of a batch for a step on the CPU. A slice (micro-batch) goes through forward and
-// backward pass on one thread: matrix products of some hundred rows are as fast on one thread as on
-// all threads together, and all other operations are faster. A slice that would need too much
-// memory is divided into several passes (accumulation steps).
+// The functions below split the rows of a batch for a step on the CPU. A slice (micro-batch) goes
+// through forward and backward pass on one thread. If each thread computes its own slice, matrix
+// products of some hundred rows are as fast as on all threads together, and all other operations
+// are faster. A slice that would need too much memory is divided into several passes (accumulation
+// steps).
 //
 // The sums of a step depend on the slices and passes, but not on the number of threads. A single
 // slice is the exception: its matrix products run on all threads.
@@ -33,7 +34,7 @@ using machine::RowRange;
 using Slice = std::vector<RowRange>;
 
 // Splits `batch` rows into `slices` parts of nearly equal size, and each of these into `passes`
-// parts. There is at most one part per row.
+// parts. A part has at least one row, so there may be fewer parts.
 std::vector<Slice> split_rows(std::int64_t batch, std::int64_t slices, std::int64_t passes);
 
 // Returns the number of slices: one per thread, but at least two; fewer if a slice would then have
@@ -48,8 +49,8 @@ using Gradients = std::vector<at::Tensor>;
 
 // Sets each parameter's grad() to the sum of the slices' gradients, added in the slices' order, and
 // returns the L2 norm over all parameters. This takes one pass over memory, and the sums have the
-// same order for any number of threads. Overwrites the tensors of the first slice that has a
-// gradient.
+// same order for any number of threads. For each parameter, the sum may overwrite the gradient of
+// the first slice that has one.
 double join_gradients(const std::vector<nn::NamedTensor>& parameters,
                       const std::vector<Gradients>& slices);
 
@@ -58,9 +59,9 @@ double join_gradients(const std::vector<nn::NamedTensor>& parameters,
 // them.
 std::vector<GroupNorm> group_norms(const std::vector<nn::NamedTensor>& parameters);
 
-// The backward pass completes gradients from the last layer to the first. Large gradients are
-// summed over the processes in place; small ones are packed into buckets. Another thread sums
-// complete buckets while the backward pass continues.
+// The backward pass completes gradients from the last layer to the first. A large gradient is a
+// bucket by itself; small gradients share buckets. The sums over the processes are computed in
+// place. Another thread sums complete buckets while the backward pass continues.
 class GradientExchange {
  public:
   // This process puts the gradients of `slices` slices for these parameters, all float32 on the
@@ -101,13 +102,13 @@ class GradientExchange {
   Gradients sums_;  // of this step
 
   std::mutex mutex_;
-  bool starting_ = false;    // only one thread starts sums, so all processes have the same order
+  bool starting_ = false;    // one thread at a time starts sums: all processes have the same order
   std::size_t started_ = 0;  // buckets whose sum has been started
   std::vector<machine::ProcessGroup::Wait> under_way_;
 };
 
 // Holds one model for each slice of a batch. Each model shares the weights of the trained model but
-// has its own gradients, and puts each gradient into the exchange when it is complete.
+// has its own gradients, and puts each gradient into the exchange when this gradient is complete.
 class Replicas {
  public:
   // Model and exchange must outlive this object. Changes to the model's weights take effect here.
@@ -117,8 +118,8 @@ class Replicas {
 
   const nn::ModelAtLengths& of(std::size_t slice) const;
 
-  // Runs the backward pass of a loss that of(slice) computed, on the calling thread. Gradients of a
-  // slice's passes add up. In the last pass each gradient goes to the exchange as soon as it is
+  // Runs, on the calling thread, the backward pass of a loss that of(slice) computed. Gradients of
+  // a slice's passes add up. In the last pass each gradient goes to the exchange as soon as it is
   // complete.
   void backward(std::size_t slice, const at::Tensor& loss, bool last_pass);
   // Call this after a step.
@@ -129,7 +130,7 @@ class Replicas {
   std::vector<std::unique_ptr<Replica>> replicas_;
 };
 
-// Computes the loss that a step of training minimises.
+// The functions below compute the loss that training minimises.
 
 // Returns the options of step number `step` (from 0) for the batch's rows from `first_row` on.
 nn::StepOptions step_options(const TrainingConfig& config, std::int64_t step,
@@ -144,8 +145,8 @@ struct StepLoss {
 };
 
 // Returns the loss of `ids` [rows, segment + 1], which are some rows of a batch of config.batch
-// rows. The target of each token is the next token. With half_loss the tokens of the older half of
-// the targets are only context. Replaces `memory` by the memory of the next step.
+// rows. The target of each token is the next token. With half_loss, the older floor(segment / 2)
+// tokens of a row are only context. Replaces `memory` by the memory of the next step.
 StepLoss step_loss(const nn::ModelAtLengths& model, const at::Tensor& ids, nn::Memory& memory,
                    const nn::StepOptions& options, const TrainingConfig& config);
 

@@ -45,7 +45,7 @@ static void link_folder(const fs::path& from, const fs::path& to) {
   atomic.commit();
 }
 
-// Lists every name in `run` that begins with `beginning`; none if there is no such folder.
+// Lists every name in `run` that begins with `beginning`; none if `run` is not a folder.
 static std::vector<std::string> names_with(const fs::path& run, const std::string& beginning) {
   std::vector<std::string> names;
   std::error_code error;
@@ -61,7 +61,7 @@ static std::vector<std::string> names_with(const fs::path& run, const std::strin
   return names;
 }
 
-// Returns the step of "step-00001000"; absent for any other name.
+// Returns the step of a name such as "step-00001000"; absent for a name of another form.
 static std::optional<std::int64_t> step_in(const std::string& name) {
   const std::size_t digits = std::string(kPrefix).size();
   if (name.rfind(kPrefix, 0) != 0) return std::nullopt;
@@ -90,8 +90,8 @@ static void remove_checkpoint(const fs::path& checkpoint) {
   remove_tree(removed);
 }
 
-// Restores the name of a checkpoint that was renamed for a successor, if the successor was never
-// completed. (A file system that can exchange names needs no such renaming.) Call this before
+// Restores the name of a checkpoint that was renamed for a successor, if the successor did not get
+// this name. (A file system that can exchange names needs no such renaming.) Call this before
 // remove_leftovers().
 static void put_back_replaced(const fs::path& run) {
   for (const std::string& name : names_with(run, ".")) {
@@ -106,8 +106,8 @@ static void put_back_replaced(const fs::path& run) {
   }
 }
 
-// Removes what a killed run left of making, replacing or removing RUN/last, RUN/best and
-// RUN/step-...
+// Removes the temporary folders of a run that was killed while it made, replaced or removed
+// RUN/last, RUN/best or RUN/step-...
 static void remove_leftovers(const fs::path& run) {
   remove_tree(run / kRemoved);
   for (const std::string& name : names_with(run, ".")) {

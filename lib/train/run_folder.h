@@ -12,8 +12,8 @@
 
 namespace ql::train {
 
-// Opens and locks RUN, which holds best/, last/, the checkpoints step-..., log.jsonl and a
-// TensorBoard event file.
+// RunFolder opens and locks RUN, which holds best/, last/, the checkpoints step-..., log.jsonl and
+// a TensorBoard event file.
 
 enum class Start {
   kNew,     // refuse a folder that already has a checkpoint
@@ -25,9 +25,9 @@ enum class Start {
 class RunFolder {
  public:
   // Throws Error if another process holds the lock, if the folder itself is a data folder or a
-  // checkpoint, and for kNew if it contains a checkpoint. Repairs checkpoints that a killed run was
-  // writing or removing. With `reads_only`, which is for the other processes of a group, nothing is
-  // created, locked, removed or refused.
+  // checkpoint, and for kNew if it contains a checkpoint. Restores or removes checkpoints that a
+  // killed run was writing, replacing or removing. With `reads_only`, which is for all processes of
+  // a group except the first, nothing is created, locked, removed or refused.
   RunFolder(std::filesystem::path path, Start start, bool reads_only = false);
 
   std::filesystem::path best() const { return path_ / "best"; }
@@ -44,9 +44,9 @@ class RunFolder {
   Descriptor lock_;
 };
 
-// Keeps checkpoints in RUN in addition to RUN/last and RUN/best, as RUN/step-00001000 and so on.
-// Their files are hard links to the files of RUN/last, so they cost no time, and no space until
-// RUN/last is replaced. If the file system has no hard links, they are copies.
+// retain() keeps checkpoints in RUN in addition to RUN/last and RUN/best, as RUN/step-00001000 and
+// so on. Their files are hard links to the files of RUN/last, so they cost no time, and no space
+// until RUN/last is replaced. If the file system has no hard links, they are copies.
 //
 // A new checkpoint is complete before an old one is removed, and an old one is renamed before its
 // files are removed. So a folder named step-... is always a complete checkpoint, even after the
@@ -55,7 +55,7 @@ class RunFolder {
 // Selects the checkpoints that are kept.
 struct Retention {
   std::int64_t last = 1;   // RUN/last and the (last - 1) before it
-  std::int64_t every = 0;  // after every multiple of this, forever; 0: none
+  std::int64_t every = 0;  // those after every multiple of this many steps, forever; 0: none
 };
 
 // Returns RUN/step-00001000.
@@ -76,9 +76,9 @@ std::vector<std::filesystem::path> newest_checkpoints(const std::filesystem::pat
 // not replace the damaged one. Returns the new name. Throws SystemError.
 std::filesystem::path set_last_aside(const std::filesystem::path& run);
 
-// Call this after RUN/last was written at `step` steps. Gives this checkpoint a step folder if it
-// is to be kept, and removes step folders that are no longer kept. Checkpoints of more steps, which
-// an earlier attempt of this training run wrote, are not touched. Throws SystemError.
+// Call this when RUN/last has been written after step `step`. Gives this checkpoint a step folder
+// if it is to be kept, and removes step folders that are no longer kept. Checkpoints of more steps,
+// which an earlier attempt of this training run wrote, are not touched. Throws SystemError.
 void retain(const std::filesystem::path& run, std::int64_t step, const Retention& retention);
 
 // The reports of a training run are RUN/log.jsonl and the progress line.
@@ -87,12 +87,12 @@ void retain(const std::filesystem::path& run, std::int64_t step, const Retention
 // scalars to a TensorBoard event file.
 class RunLog {
  public:
-  // Opens for appending. First removes an unfinished last line and the records that are newer than
-  // the checkpoint a resume starts from: "train" records after `step`, "validation" records after
-  // `validation_step`, "divergence" records after the first `divergences`, and "resume" records
-  // from `step` on, because no checkpoint followed them. A new run has step 0. The event file is
-  // written again from the remaining lines. `elapsed`, the seconds of training so far, sets its
-  // clock.
+  // Opens the log for appending. First removes an unfinished last line and the records that are
+  // newer than the checkpoint from which a resume or rollback continues: "train" records after
+  // `step`, "validation" records after `validation_step`, "divergence" records after the first
+  // `divergences`, and "resume" records from `step` on, because no checkpoint followed them. A new
+  // run has step 0. The event file is written again from the remaining lines. `elapsed`, the
+  // seconds of training so far, sets its clock.
   RunLog(const std::filesystem::path& path, std::int64_t step, std::int64_t validation_step,
          double elapsed = 0, std::int64_t divergences = 0);
 

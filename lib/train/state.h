@@ -15,14 +15,14 @@
 
 namespace ql::train {
 
-// The types below describe a divergence, and the response of a training run. A run diverges by a
-// loss or gradient that is not finite, a loss far above the previous losses, or weights that are
-// not finite. This part uses no tensors.
+// The types below describe a divergence, and the response of a training run. A run diverges if a
+// loss, gradient, weight, moment or memory is not finite, or if a loss is far above the previous
+// losses. This part uses no tensors.
 
 enum class OnDivergence {
   kStop,      // end the training run; the last checkpoint stays
   kSkip,      // skip the step and continue with the next segment
-  kRollback,  // return to the newest checkpoint; continue with the segment after this step
+  kRollback,  // return to the newest checkpoint; continue with the segment that follows this step
 };
 constexpr auto names_of(OnDivergence) { return std::array{"stop", "skip", "rollback"}; }
 
@@ -43,8 +43,8 @@ struct Divergence {
   std::string reason() const;
 };
 
-// The weights are those before the step, unless they are not finite or a device ran on
-// (train/device_step.h).
+// The weights are those before the step, unless a tensor is not finite (Divergence::tensor) or a
+// device has run later steps (train/device_step.h).
 class Diverged : public Error {
  public:
   // `tried` is the run's response to divergences so far; it selects the advice.
@@ -68,8 +68,8 @@ struct RunningLoss {
   double largest(double jump) const;
 };
 
-// Counts the divergences of a training run. A few are accidents. More than 10 within 100 steps, or
-// at one step, will not stop by themselves.
+// Counts the divergences of a training run. A few are accidents. If more than 10 occur within 100
+// steps, or at one step after rollbacks, they will not stop by themselves.
 struct Divergences {
   std::int64_t count = 0;
   std::vector<std::int64_t> recent;  // the steps of recent divergences
@@ -115,7 +115,7 @@ struct TrainingState {
   std::optional<Best> best;
   std::int64_t since_best = 0;  // validations since the best one
   SinceLog since_log;
-  std::int64_t processes = 1;  // processes that wrote the checkpoint
+  std::int64_t processes = 1;  // of the run that wrote the checkpoint
   RunningLoss running_loss;
   Divergences divergences;
   DataIdentity data, validation;

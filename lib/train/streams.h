@@ -1,16 +1,16 @@
 // Reads the training data as parallel streams.
 //
 // With N tokens and B rows, row b reads the part [b * L, (b + 1) * L) with L = floor(N / B), one
-// segment per step. A step predicts every token of its segment from the previous tokens, so an
-// epoch has floor((L - 1) / segment) steps; the few tokens at a part's end that do not fill a
-// segment are not read. All rows reach the end of their parts together; then each row starts its
-// part again, and the caller starts with an empty memory.
+// segment per step. A step predicts the token after every token of its segment, so an epoch has
+// floor((L - 1) / segment) steps; the few tokens at a part's end that do not fill a segment are not
+// read. All rows reach the end of their parts together; then each row starts its part again, and
+// the caller starts with an empty memory.
 //
 // The segments of a part have numbers, the cursors: 0, 1, 2 and so on through all epochs. Step k
 // reads segment k, unless set_cursor() has moved the cursor because steps were skipped or rolled
-// back, or because the data was cut into another number of parts. A resume needs no other state.
-// One thread reads the next step in advance; its exceptions are rethrown by the read() of that
-// step. If the system grants no thread, read() does all the work.
+// back, or because the data was cut into another number of parts. A resume needs only the step and
+// the cursor. One thread reads the next step in advance; its exceptions are rethrown by the read()
+// of that step. If the system grants no thread, read() does all the work.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ namespace ql::train {
 
 class Streams {
  public:
-  // `reader` must outlive the streams. read() and document_ages() return only the rows `own`
+  // `reader` must outlive the streams. read() and document_ages(step) return only the rows `own`
   // (machine::ProcessGroup::share_of), or all rows if `own` is absent. Throws Error if the data is
-  // too short for one step; the error names the largest batch that is possible.
+  // too short for one step; the error names the largest possible batch, if any.
   Streams(shard::MultiReader& reader, std::int64_t batch, std::int64_t segment,
           const std::optional<machine::RowRange>& own = std::nullopt);
   ~Streams();
@@ -41,10 +41,10 @@ class Streams {
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   // From now on step `step` reads segment `cursor`, step `step` + 1 the next segment, and so on.
   void set_cursor(std::int64_t step, std::int64_t cursor);
-  // Converts segment `cursor` of a division into `batch` rows: returns the segment of this division
-  // at the same fraction of the same epoch, rounded down. So hardly any data is read twice or left
-  // out. The caller starts with empty memories, because no earlier row continues at the returned
-  // segment.
+  // `cursor` is a segment in a division of the data into `batch` rows. Returns the segment of this
+  // object's division at the same fraction of the same epoch, rounded down. So hardly any data is
+  // read twice or left out. The caller starts with empty memories, because no earlier row continues
+  // at the returned segment.
   std::int64_t cursor_from(std::int64_t batch, std::int64_t cursor) const;
 
   std::int64_t epoch(std::int64_t step) const { return (step + ahead_of_step_) / steps_per_epoch_; }
@@ -58,9 +58,9 @@ class Streams {
   // the tokens of the segment and one more, because token j + 1 is the target of token j.
   void read(std::int64_t step, std::int64_t* out);
 
-  // Returns, for every row, the number of tokens from the beginning of the current document to the
-  // beginning of step `step`. This counts tokens of the data: if a row's part begins inside a
-  // document, the age includes tokens before the part, although the memory is empty.
+  // Returns, for every row, the number of tokens of the current document before the first token of
+  // step `step`. This counts tokens of the data: if a row's part begins inside a document, the
+  // count includes tokens before the part, although the memory is empty.
   std::vector<std::int64_t> document_ages(std::int64_t step) const {
     return document_ages(step, own_);
   }

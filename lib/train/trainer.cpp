@@ -134,7 +134,8 @@ void TrainingRun::add(const StepResult& result) {
   state_.running_loss.add(result.loss, result.steps);
 }
 
-// Call this before reading the network, or figures that have to cover all steps so far.
+// Call this before reading the network, and before reading figures that have to cover all steps so
+// far.
 void TrainingRun::finish_steps() {
   const Stopwatch watch;
   add(trained_->finish());
@@ -242,15 +243,15 @@ void TrainingRun::validate() {
   bool other_stays = task_.is_first() && has_better(loss);
   if (task_.group != nullptr) other_stays = task_.group->from_first(std::int64_t{other_stays}) != 0;
   if (other_stays) {
-    save_unsaved();  // a rollback then needs no RUN/best of this step
+    save_unsaved();  // RUN/last of this step then serves a rollback
   } else {
     save(folder_.best());
   }
 }
 
 // An earlier attempt of this run may have trained further before it was killed, and may have left a
-// better RUN/best. Its log is gone, and the settings may have changed, so that RUN/best does not
-// count as this run's best. But it must not be lost.
+// better RUN/best. The attempt's log is gone, and the settings may have changed, so its RUN/best
+// does not count as the best of this run. But this RUN/best must not be lost.
 bool TrainingRun::has_better(double loss) const {
   const std::filesystem::path folder = folder_.best();
   try {
@@ -392,10 +393,10 @@ void TrainingRun::roll_back(std::int64_t cursor) {
 }
 
 // Continues with segment `cursor`, although the memory ends where segment state_.cursor begins.
-// Sets states of the memory to zeros at once if they belong to another epoch or document than
-// segment `cursor`. Later steps would keep some of these states for too long, because they count
-// the tokens since the beginning of a document in the data, including the skipped segments. But the
-// kept states are zeros, so checkpoints need not record the skip.
+// Sets states of the memory to zeros at once if they belong to another epoch than segment `cursor`
+// or, with reset_memory_at_documents, to another document. Later steps count the tokens since the
+// beginning of a document in the data, including the skipped segments, so they would keep some of
+// these states for too long. But these states are zeros, so checkpoints need not record the skip.
 void TrainingRun::leave_out_until(std::int64_t cursor) {
   const std::int64_t left_out = (cursor - state_.cursor) * streams_.segment();
   const std::int64_t epoch = streams_.epoch(state_.step);

@@ -52,9 +52,9 @@ struct TrainingTask {
 //
 // Throws ConfigError if the lengths do not fit, or if `divergence` is not stop on a GPU; Error if
 // the data does not fit (the vocabulary of `validation` or of `init` differs, or there are too few
-// tokens), or if a resume differs from the original training run; Diverged if a step diverges and
-// the configuration does not recover from it; Interrupted, after a checkpoint, on a signal of
-// base/process.h.
+// tokens), or if a resume differs from the original training run; Diverged if the run diverges and
+// `divergence` does not recover from this; Interrupted on a signal of base/process.h, after a
+// checkpoint if a step has run.
 //
 // All processes of a group call this with the same task. All of them read the run's folder, and
 // only the first one writes there. They stop together, whichever of them got a signal.
@@ -74,9 +74,9 @@ net::Network with_vocabulary(const net::Network& network, const std::string& whe
 void require_same_vocabulary(const std::string& where, const shard::VocabularyInfo& vocabulary,
                              const std::string& other_where, const shard::VocabularyInfo& other);
 
-// Throws Error that lists every key of network and training, and the data, that differ between the
-// checkpoint `where` and this run, except keys that may change (train/config.h). Keys with
-// kMayChangeByName must also be in `named`.
+// Throws Error if keys of network or training, or the data, differ between the checkpoint `where`
+// and this run. The error lists all differences. Keys that may change (train/config.h) are ignored,
+// those with kMayChangeByName only if they are in `named`.
 void require_same_training(const std::string& where, const net::ModelFile& saved,
                            const TrainingState& saved_state, const net::ModelFile& now,
                            const DataIdentity& data, const DataIdentity& validation,
@@ -87,7 +87,7 @@ Json changed_settings(const net::ModelFile& saved, const net::ModelFile& now);
 
 // TrainingRun implements train(), step by step. Only trainer.cpp and trainer_start.cpp use it.
 
-// Measures the wall time of this run plus that of the runs that it resumes.
+// Measures the wall time of this run; total() adds the time of the runs that this run resumes.
 class Stopwatch {
  public:
   explicit Stopwatch(double before = 0) : before_(before), start_(Clock::now()) {}
@@ -105,8 +105,8 @@ class TrainingRun {
   // Locks the run's folder before it reads anything there.
   TrainingRun(const TrainingTask& task, shard::MultiReader& data, shard::MultiReader& validation);
 
-  // Restores the newest complete checkpoint (train/checkpoint.h), or starts with new weights or
-  // those of task.init.
+  // With kResume, restores the newest complete checkpoint, if any (train/checkpoint.h). Otherwise
+  // starts with new weights or those of task.init.
   void start();
   // Logs the first lines: network, lengths, data, schedule, memory.
   void announce() const;
@@ -161,7 +161,8 @@ class TrainingRun {
   std::optional<RunLog> log_;
   Progress line_;
   bool unsaved_ = false;  // RUN/last is older than state_
-  // This is the checkpoint that state_ was last saved to or restored from; empty: none yet.
+  // This is the checkpoint that state_ was last saved to, or restored from with the same batch;
+  // empty: none yet.
   std::filesystem::path newest_;
 
   Stopwatch watch_;

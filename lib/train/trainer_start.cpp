@@ -116,7 +116,8 @@ static shard::MultiReader& checked(const TrainingTask& task, shard::MultiReader&
   return validation;
 }
 
-// The first process looks for the checkpoint, and all of them continue from the one that it found.
+// The first process looks for the checkpoint, and all processes continue from the checkpoint that
+// it finds.
 static fs::path find_checkpoint(const TrainingTask& task) {
   std::string checkpoint;
   if (task.start == Start::kResume && task.is_first()) {
@@ -143,14 +144,14 @@ static machine::RowRange own_rows(const TrainingTask& task) {
                                : machine::RowRange{0, task.config.batch};
 }
 
-// Returns the configuration with the rows of this process as the batch.
+// Returns the configuration with the number of this process's rows as the batch.
 static TrainingConfig own_config(const TrainingTask& task) {
   TrainingConfig config = task.config;
   config.batch = own_rows(task).count;
   return config;
 }
 
-// Warns if the run may not fit into memory, because given passes may be too few.
+// Warns if the run may not fit into memory, and advises more passes if they help.
 static void warn_of_memory(const net::Network& network, TrainingConfig config, int threads,
                            const EstimatedData& data, std::int64_t known, std::int64_t available) {
   const MemoryEstimate estimate = estimate_memory(network, config, threads, data);
@@ -266,7 +267,7 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
       trained_(make_trained_network(task.network, task_.config, task.compute, task.group)),
       line_("training", "steps", task.config.steps) {
   if (task.group != nullptr) {
-    // The sum over all processes is kept in addition to the gradients of this process's slices.
+    // The exchange between processes is counted like the gradients of one more slice.
     memory_.gradients += trained_->model().parameter_count() * std::int64_t{sizeof(float)};
   }
   state_.data = identity_of(data);

@@ -135,7 +135,8 @@ StepResult CpuTrainer::step(Streams& streams, std::int64_t step, double learning
   if (streams.starts_epoch(step)) set_own_memory(at_lengths_.start_memory(rows_.count));
   nn::StepOptions options = step_options(config_, step, rows_.first);
   if (model_.network().reset_memory_at_documents) {
-    // document_ages() comes first, because it would wait for the reading ahead that read() begins.
+    // document_ages() comes first: after read() it would wait for the reading ahead that read()
+    // begins.
     options.document_offsets = streams.document_ages(step);
   }
   const at::Tensor ids = at::empty({rows_.count, streams.segment() + 1}, at::kLong);

@@ -67,7 +67,7 @@ class TrainedNetwork {
   // A resume calls this after it has copied the moments into the tensors of moments().
   virtual void set_updates(std::int64_t updates) = 0;
 
-  // Returns the largest loss of a step that updates the weights; infinite at first.
+  // Returns the largest loss that does not count as a divergence; infinite at first.
   double largest_loss() const { return largest_loss_; }
   void set_largest_loss(double nats) { largest_loss_ = nats; }
 
