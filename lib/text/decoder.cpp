@@ -36,7 +36,7 @@ std::string PieceWriter::shown(TokenId id) const {
 }
 
 bool PieceWriter::ends_line(TokenId id) const {
-  // With EosRule::kDouble each line also begins with an <eos>, which does not end the line.
+  // With EosRule::kDouble the <eos> at the beginning of a line does not end the line.
   if (id == vocabulary_.eos()) return eos_ != EosRule::kDouble || !line_empty_;
   // A word may be spelled like a byte token.
   if (vocabulary_.type() == TokenType::kWord || vocabulary_.is_special(id)) return false;

@@ -13,9 +13,10 @@
 
 namespace ql::text {
 
-// Writes tokens with a space between the tokens of a line. A line ends after the token of a line
-// end (<eos> or a line feed), and at the end of a document. A byte token is shown as its ASCII
-// character, other tokens as in the vocabulary's file, all by escaped() of base/strings.h.
+// Writes tokens, separated by spaces within a line. A line ends after a token that stands for a
+// line end (<eos> or a line feed), and at the end of a document. Tokens of type byte are written as
+// the bytes that they stand for, other tokens as in the vocabulary's file. Both go through
+// escaped() of base/strings.h.
 class PieceWriter : public shard::TokenSink {
  public:
   using Sink = std::function<void(std::string_view text)>;
@@ -41,11 +42,12 @@ struct DecodeOptions {
   LineStyle line_style = LineStyle::kPlain;  // words only
 };
 
-// Decodes a stream; memory does not grow beyond the ids of one call. For words it writes spaces as
-// the line style says, and a line feed for each <eos> that ends a line and where a document or the
-// text ends inside a line. For other types it writes the text of the tokens unchanged, a line feed
-// for such an <eos>, and U+FFFD for <unk>. It removes the spaces that encoding adds: before each
-// line for a SentencePiece model, before each document for imported pieces.
+// Decodes a stream. The sink gets the text in pieces of at most about 64 KiB, so memory does not
+// grow. For words it writes spaces as the line style requires, a line feed for each <eos> that ends
+// a line, and a line feed where a document or the text ends inside a line. For other types it
+// writes the text that the tokens stand for, a line feed for each <eos> that ends a line, and
+// U+FFFD for <unk>. It removes the spaces that encoding adds: before each line for a SentencePiece
+// model, before each document for imported pieces.
 class Decoder : public shard::TokenSink {
  public:
   using Sink = std::function<void(std::string_view text)>;
@@ -71,11 +73,11 @@ class Decoder : public shard::TokenSink {
   std::vector<std::string> texts_;
   std::string text_;
   LeadingBlanks leading_blanks_;
-  // These are true when a line feed in a token, or <eos>, ends a line, and the next line may begin
-  // with spaces that encoding added.
+  // These are true when the text after a line feed at the end of a token (feed_ends_line_), or
+  // after <eos> (eos_ends_line_), may begin with spaces that encoding added.
   bool feed_ends_line_, eos_ends_line_;
   bool line_empty_ = true;  // the line or document has no text yet
-  bool line_open_ = false;  // kDouble: the line has begun, so <eos> ends it
+  bool line_open_ = false;  // kDouble: the line has begun, so the next <eos> ends it
 };
 
 }  // namespace ql::text

@@ -41,7 +41,7 @@ namespace {
 
 constexpr std::size_t kShownBytes = 100;
 
-// Returns the beginning of the text, short enough for a message.
+// Returns the text escaped for a message, but only the beginning of a long text.
 std::string shown(std::string_view text) {
   if (text.size() <= kShownBytes) return escaped(text, Among::kQuotes);
   const std::string_view head = text.substr(0, kShownBytes);
@@ -121,10 +121,10 @@ class ByteEncoder : public LineEncoder {
   std::array<TokenId, 256> id_of_;
 };
 
-// Passes text to the SentencePiece library in parts if the model keeps text unchanged, because the
-// library's memory and time grow with the text of a call. U+2581 in such text is encoded as bytes
-// here, because the library takes it for a space. A model that rewrites text gets complete lines,
-// because its rules depend on where lines begin and end.
+// If the model keeps text unchanged, text is passed to the SentencePiece library in parts, because
+// the library's memory and time grow with the text of a call. In this case U+2581 is encoded here,
+// as bytes or <unk>, because the library would take it for a space. A model that rewrites text gets
+// complete lines, because its rules depend on where lines begin and end.
 class PieceEncoder : public LineEncoder {
  public:
   explicit PieceEncoder(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
@@ -171,7 +171,8 @@ class PieceEncoder : public LineEncoder {
     replace_unknown(begin, text, ids, unknowns);
   }
 
-  // Replaces unknown ids from index `begin` on. The ids from there on are the ids of `text`.
+  // Reports each <unk> from index `begin` on to `unknowns`. The ids from there on are those of
+  // `text`.
   void replace_unknown(std::size_t begin, std::string_view text, std::vector<TokenId>& ids,
                        Unknowns& unknowns) const {
     std::for_each(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.end(), [&](TokenId& id) {
@@ -179,9 +180,9 @@ class PieceEncoder : public LineEncoder {
     });
   }
 
-  // Encodes a line with the line feeds around it, for a model that has a piece for the line feed,
-  // and drops their tokens: the model's rules for the beginning and the end of a text must not
-  // change an inner line.
+  // For a model that has a piece for the line feed: encodes a line together with the line feeds
+  // around it, then drops the tokens of these line feeds. The model's rules for the beginning and
+  // the end of a text must not change an inner line.
   void add_between(std::string_view line, FeedTokens feeds, std::vector<TokenId>& ids,
                    Unknowns& unknowns) const {
     std::string text(line);

@@ -16,7 +16,7 @@
 
 namespace ql::text {
 
-// Invalid UTF-8 is refused or replaced before text is split into tokens.
+// Invalid UTF-8 is refused or replaced before text is split into tokens other than bytes.
 
 enum class InvalidText {
   kError,    // throws FormatError with file, line and byte offset
@@ -24,11 +24,12 @@ enum class InvalidText {
 };
 constexpr auto names_of(InvalidText) { return std::array{"error", "replace"}; }
 
-// Returns where a line may be cut without changing its tokens, for a vocabulary of this type.
+// Returns where a line may be cut without changing its tokens, for a vocabulary with these
+// properties.
 LineCut line_cut(TokenType type, bool lowercase, Blanks blanks);
 
-// Makes block.text valid UTF-8. For TokenType::kByte it does nothing, because byte tokens represent
-// any text.
+// Replaces or refuses invalid UTF-8 in block.text. For TokenType::kByte it does nothing, because
+// byte tokens represent any text.
 void validate_text(TextBlock& block, TokenType type, InvalidText invalid);
 
 // Removes the byte order mark at the beginning of a file, for words only: with the other types
@@ -41,7 +42,7 @@ void remove_mark(TextBlock& block, TokenType type);
 enum class UnknownRule { kUnk, kError };
 constexpr auto names_of(UnknownRule) { return std::array{"unk", "error"}; }
 
-// Replaces strings outside the vocabulary by <unk>, or refuses them, and collects them.
+// Replaces strings outside the vocabulary by <unk> and collects the first of them, or refuses them.
 class Unknowns {
  public:
   static constexpr std::size_t kMostTexts = 9;
@@ -59,8 +60,8 @@ class Unknowns {
   // ends may become <eos>.
   TokenId replace_reserved(std::string_view text);
 
-  std::int64_t count() const { return count_; }        // strings that both functions replaced
-  std::int64_t reserved() const { return reserved_; }  // strings that replace_reserved() replaced
+  std::int64_t count() const { return count_; }        // all strings that were replaced
+  std::int64_t reserved() const { return reserved_; }  // those that replace_reserved() replaced
   // Returns the first kMostTexts distinct strings that were replaced, as messages show them.
   const std::vector<std::string>& texts() const { return texts_; }
 
@@ -85,8 +86,8 @@ class LineEncoder {
   // Appends the ids of a line, or of a part of a line (see LineCut), without the line end.
   virtual void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns,
                       FeedTokens feeds = {}) const = 0;
-  // Appends the ids of a line end that does not become <eos>. Words get none: the line end is
-  // whitespace.
+  // Appends the ids of a line end that does not become <eos>. For words it appends nothing: the
+  // line end is whitespace.
   virtual void encode_line_end(std::vector<TokenId>& ids, Unknowns& unknowns) const {
     encode("\n", ids, unknowns);
   }
@@ -98,10 +99,10 @@ std::unique_ptr<const LineEncoder> make_line_encoder(const Vocabulary& vocabular
 enum class EosRule {
   kNone,    // none: line ends are characters (for words, whitespace)
   kLine,    // the end of each line
-  kDouble,  // the end of each line, and one <eos> before each line, as for One Billion Word
+  kDouble,  // the beginning and the end of each line, as for One Billion Word
 };
 constexpr auto names_of(EosRule) { return std::array{"none", "line", "double"}; }
-// Returns the rule that applies when the user names none.
+// Returns the rule that applies when the user does not choose one.
 inline EosRule usual_eos(const Vocabulary& vocabulary) {
   return vocabulary.eos() ? EosRule::kLine : EosRule::kNone;
 }
@@ -117,10 +118,12 @@ struct EncodeOptions {
 struct EncodedBlock {
   std::vector<TokenId> ids;
   // These are ascending offsets into ids, and an offset may occur several times. The offset
-  // ids.size() stands for the first token of the next block.
+  // ids.size() stands for the first token after this block.
   std::vector<std::size_t> document_starts;
-  shard::TextCounts counts;   // of the original text; an invalid sequence is one character
-  std::int64_t reserved = 0;  // words spelled like <eos>; counts.unknown includes them
+  // These are counts of the original text. For types other than byte, an invalid sequence is one
+  // character.
+  shard::TextCounts counts;
+  std::int64_t reserved = 0;               // words spelled like <eos>; counts.unknown includes them
   std::vector<std::string> unknown_texts;  // Unknowns::texts()
 };
 
@@ -129,8 +132,8 @@ struct EncodedBlock {
 // missing, so that decoding gives the same text.
 class Encoder {
  public:
-  // Keeps a reference to the vocabulary. Throws UsageError when `options.eos` needs an <eos> and
-  // the vocabulary has none.
+  // Keeps a reference to the vocabulary. Throws UsageError when `options.eos` needs an <eos> that
+  // the vocabulary lacks, and Error for type piece.
   Encoder(const Vocabulary& vocabulary, EncodeOptions options);
 
   // Encodes a block from a TextReader that uses cut(). Several threads may call it at once.
@@ -153,13 +156,14 @@ class Encoder {
 struct EncodeTotals {
   shard::TextCounts counts;
   std::int64_t tokens = 0, documents = 0;
-  std::int64_t unk = 0;       // <unk> tokens: counts.unknown, and words <unk> of the text
+  std::int64_t unk = 0;       // <unk> tokens: counts.unknown plus words of the text spelled <unk>
   std::int64_t reserved = 0;  // words spelled like <eos>
 };
 
 // Encodes complete files with several threads. `files` are as in TextReader. Only the calling
 // thread calls `sink` and, after each block, `after_block` (for flushing). The sink gets the same
-// calls for any number of threads, but no finish(). `block_bytes` affects only speed and memory.
+// calls for any number of threads; its finish() is not called. `block_bytes` affects only speed and
+// memory.
 EncodeTotals encode_files(const std::vector<std::string>& files, const Encoder& encoder,
                           int threads, shard::TokenSink& sink,
                           const std::function<void()>& after_block,

@@ -12,11 +12,11 @@ namespace {
 // GPT-2's alphabet writes a space, byte 0x20, as U+0120.
 constexpr std::string_view kByteLevelBlank = "\xC4\xA0";
 
-// Files have some hundred gaps at most: the ids of reserved or removed tokens. The bound is higher,
-// so that small files have room, too.
+// Files have some hundred gaps at most: the ids of reserved or removed tokens. This bound is
+// higher, so that a small file may have large ids, too.
 constexpr std::size_t kMostGaps = std::size_t{1} << 16;
 
-// Returns the bytes by GPT-2's code points: a visible character of Latin-1 stands for itself, and
+// Maps GPT-2's code points to bytes: a visible character of Latin-1 stands for its own byte, and
 // U+0100 and the following code points stand for the other bytes.
 std::unordered_map<char32_t, char> byte_level_alphabet() {
   std::unordered_map<char32_t, char> alphabet;
@@ -174,8 +174,8 @@ class TokenDecoder {
     for (const auto& step : steps_) text = step(text);
     if (!byte_level_) return bytes_of(text);
     std::string bytes = byte_level_bytes(text).value_or(text);
-    // U+00E9, for example, is in GPT-2's alphabet, but an added token is plain text. Such text,
-    // read as GPT-2's alphabet, mostly gives invalid UTF-8.
+    // An added token is plain text, but its code points may all be in GPT-2's alphabet, as U+00E9
+    // is. Plain text that is read as this alphabet mostly gives invalid UTF-8.
     return only_added && find_invalid_utf8(bytes) != std::string::npos ? text : bytes;
   }
 
@@ -198,8 +198,8 @@ class TokenDecoder {
         type != "ByteLevel") {
       refuse_type(type);
     }
-    // The library removes the leading space in this decoder, before the decoders that follow.
-    // Decoding here removes it last, so the decoders that follow would still see it.
+    // Where an earlier decoder removes the leading space, the library applies this decoder to text
+    // without the space. Decoding here removes the space last, so this decoder would still see it.
     const bool text_follows = leading_blanks_ != LeadingBlanks::kNone && type != "ByteFallback";
     if (state_ != State::kTokens || text_follows) {
       throw FormatError(where_,
@@ -233,8 +233,8 @@ class TokenDecoder {
                          const std::string& text) { return replaced(text, from, to); });
   }
 
-  // Removes `content` from each token: at most `start` times from its beginning, `stop` times from
-  // its end.
+  // Removes `content` from each token, at most `start` times from the beginning and at most `stop`
+  // times from the end.
   void strip_tokens(const JsonObject& decoder) {
     const std::string content = decoder.text("content");
     if (content.empty()) throw FormatError(where_, "the content of Strip is empty");
@@ -253,8 +253,8 @@ class TokenDecoder {
     });
   }
 
-  // Accepts only the removal of one space at the beginning of a document: the space that encoding
-  // adds there.
+  // Accepts a Strip that removes nothing, or one space at the beginning of a document: the space
+  // that encoding adds there.
   void strip_text(const JsonObject& decoder) {
     const std::int64_t start = decoder.integer("start", 0), stop = decoder.integer("stop", 0);
     if (start == 0 && stop == 0) return;
@@ -304,7 +304,7 @@ class TokenDecoder {
 
   std::string where_;
   std::vector<std::function<std::string(const std::string&)>>
-      steps_;                                        // applied to each token in turn
+      steps_;                                        // applied to each token, in this order
   bool byte_fallback_ = false, byte_level_ = false;  // applied after the steps
   State state_ = State::kTokens;
   LeadingBlanks leading_blanks_ = LeadingBlanks::kNone;

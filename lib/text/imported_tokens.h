@@ -38,13 +38,14 @@ class TokensById {
   std::vector<std::optional<std::string>> tokens_;
 };
 
-// Returns the placeholder of a gap: "<missing:7>", in more brackets if `taken` contains that.
+// Returns the placeholder of a gap: "<missing:7>", in further angle brackets as long as `taken`
+// contains the name.
 std::string placeholder(std::uint64_t id, const std::unordered_set<std::string>& taken);
 // Returns true when placeholder() may return this name for this id.
 bool is_placeholder(std::string_view name, std::uint64_t id);
 
 // Returns the bytes that a token spells in GPT-2's alphabet, which has one code point for each
-// byte. Returns nothing when the token has another code point.
+// byte. Returns nothing when the token has a code point outside it.
 std::optional<std::string> byte_level_bytes(std::string_view token);
 
 // Returns the byte of a token such as <0x0A> or <0x0a>, or nothing for other tokens.
@@ -53,8 +54,10 @@ std::optional<unsigned char> byte_fallback(std::string_view token);
 // Spelling names the ways in which programs write the bytes of tokens in a list. evident_spelling()
 // recognizes the way by the tokens.
 enum class Spelling {
-  kPlain,      // the bytes themselves
-  kByteLevel,  // GPT-2's alphabet; recognized when all tokens use it and some begin with its space
+  kPlain,  // the bytes themselves
+  // GPT-2's alphabet. It is recognized when all tokens except <...> and [...] use it, and some
+  // token begins with its space, U+0120.
+  kByteLevel,
   kSentencePiece,  // a space is U+2581, a byte is <0x41>; recognized when a token has U+2581
 };
 Spelling evident_spelling(const std::vector<std::string>& tokens);
@@ -67,7 +70,7 @@ class Speller {
  public:
   // `where` is the file's name in messages.
   explicit Speller(std::string where) : where_(std::move(where)) {}
-  // Throws FormatError when all spellings of these bytes are used up: a single byte has two.
+  // Throws FormatError when all spellings of these bytes are used up: n bytes have at most n + 1.
   std::string spell(const std::string& bytes);
 
  private:
@@ -81,31 +84,31 @@ class Speller {
 bool is_tokenizer_json(const Json& json);
 
 // Returns the tokens of a tokenizer.json as a vocabulary of type piece. Sets `names` to the tokens
-// as the file writes them, and `unk` to the token that the file declares as unknown. Throws
-// FormatError at `where`, also for a file with an unsupported decoder.
+// as the file writes them, and `unk` to the id of the token that the file declares as unknown, if
+// any. Throws FormatError at `where`, also for a file with an unsupported decoder.
 VocabularyContent read_tokenizer_json(const Json& json, const std::string& where,
                                       std::vector<std::string>& names, std::optional<TokenId>& unk);
 
-// The next functions read token lists of other programs. They recognize a list by its content: its
-// tokens have ids, scores or quotes. A plain list, with one token per line and at most a count, is
-// not recognized.
+// The next functions read token lists of other programs. read_token_list() recognizes a list whose
+// tokens have ids or scores. A plain list, which has one token per line and at most a count after
+// it, is not recognized.
 
 struct TokenList {
   std::string kind;                    // for messages, such as "a tiktoken list"
   std::vector<std::string> names;      // by id; a gap has a placeholder
   TokenType type = TokenType::kPiece;  // unless the user asks for another type
-  bool pieces_only = false;            // no other type is possible
+  bool pieces_only = false;            // only kPiece is possible
   std::optional<Spelling> spelling;    // without a value the tokens show their spelling
   std::string note;                    // a message for the user, or ""
 };
 
 // Returns nothing for a plain list. `type` is the type that the user asks for, if any. Throws
-// FormatError at `where` for other kinds of files, such as merge lists, vectors and tables; the
-// message says what to give instead.
+// FormatError at `where` for a damaged list, and for other kinds of files, such as merge lists,
+// vectors and tables; there the message says what to give instead.
 std::optional<TokenList> read_token_list(std::string_view text, std::optional<TokenType> type,
                                          const std::string& where);
 
-// Reads JSON that is not a tokenizer.json: an object from tokens to ids or from ids to tokens, or
+// Reads JSON that is not a tokenizer.json: an object that maps tokens to ids or ids to tokens, or
 // an array of tokens. Throws FormatError at `where` for other JSON.
 TokenList read_json_tokens(const Json& json, const std::string& where);
 
@@ -114,8 +117,8 @@ TokenList read_json_tokens(const Json& json, const std::string& where);
 void refuse_joined(const std::vector<std::string>& tokens, const std::string& where);
 
 // Returns true for a list that fairseq wrote, recognized by its name (dict.txt or dict.*.txt) and
-// content. fairseq puts kFairseqTokens before the list. A line that ends with kFairseqOverwrite
-// takes the name of an earlier token.
+// content. fairseq puts kFairseqTokens before the list. The token of a line that ends with
+// kFairseqOverwrite takes the name from an earlier token.
 bool is_fairseq_list(std::string_view text, const std::string& where);
 constexpr std::string_view kFairseqOverwrite = "#fairseq:overwrite";
 inline const std::vector<std::string> kFairseqTokens = {"<s>", "<pad>", "</s>", "<unk>"};

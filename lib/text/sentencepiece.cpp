@@ -24,8 +24,9 @@ namespace ql::text {
 
 namespace {
 
-// Calls use(number of the field, content of a string or message, true for a nonzero number) for
-// each field of a message in protobuf's wire format. Returns false where the format is broken.
+// Calls use(field number, content, flag) for each field of a message in protobuf's wire format.
+// `content` is that of a string or message, and `flag` is true for a nonzero varint. Returns false
+// if the format is broken.
 template <typename Use>
 bool for_each_field(std::string_view rest, const Use& use) {
   bool broken = false;
@@ -83,7 +84,7 @@ constexpr std::uint64_t kPrecompiledCharsmap = 2, kAddDummyPrefix = 3, kRemoveEx
 // search of that library does not check that it stays inside the array.
 class TrieWalk {
  public:
-  // `texts` bytes of replacement strings follow the trie.
+  // Replacement strings of `texts` bytes in total follow the trie.
   TrieWalk(std::string_view trie, std::size_t texts)
       : trie_(trie), texts_(texts), most_below_(trie.size() / sizeof(std::uint32_t), kUnknown) {}
 
@@ -276,20 +277,21 @@ void SentencePieceModel::encode(std::string_view text, std::vector<std::uint32_t
 
 namespace {
 
-// The library compares repeated text up to the end of a sentence. With sentences of 64 KiB training
-// on a text with repetitions takes more than ten times as long, so lines longer than kLongLine are
-// cut into parts of kSentence. Shorter lines are not cut, because that would change the model.
+// The library compares repeated text up to the end of a sentence. Training on a text with
+// repetitions takes more than ten times as long with sentences of 64 KiB, so lines longer than
+// kLongLine are cut into parts of at most kSentence bytes. Shorter lines are not cut, because that
+// would change the model.
 constexpr std::size_t kLongLine = std::size_t{16} * 1024;
 constexpr std::size_t kSentence = 1024;
 // The library drops every sentence with this character, U+2585.
 constexpr std::string_view kReserved = "\xE2\x96\x85";
 
-// Gives lines to the library, which copies them, and long lines in parts. The library drops every
-// part that contains kReserved.
+// Gives lines to the library, and long lines in parts. The library copies the parts, and drops
+// every part that contains kReserved.
 class Parts : public sentencepiece::SentenceIterator {
  public:
-  // `hidden` marks code points (none if it is empty) that are passed as NUL. The library does not
-  // count NUL and treats it as a rare character.
+  // `hidden` marks the code points that are passed as NUL; an empty vector marks none. The library
+  // does not count NUL and treats it as a rare character.
   Parts(const std::vector<std::string_view>& lines, const std::vector<bool>& hidden)
       : lines_(lines), hidden_(hidden) {
     Parts::Next();
@@ -435,9 +437,9 @@ TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& li
       {"num_threads", "4"},
       {"minloglevel", "3"},
   };
-  // The library accepts only coverages from 0.98 on, so rare characters are hidden from the library
-  // instead. Its default coverage is not passed, because the library writes its settings into the
-  // model.
+  // The library refuses coverages below 0.98, so it gets coverage 1, and rare characters are hidden
+  // from it. If its default coverage applies, no coverage is passed, because the library writes the
+  // settings that it gets into the model.
   std::vector<bool> hidden;
   if (training.coverage || trained.lowered) {
     settings["character_coverage"] = "1";
@@ -448,7 +450,8 @@ TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& li
   const auto status =
       sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &trained.model);
   if (status.ok()) return trained;
-  // The library's message names its own source files and options, so it is not repeated.
+  // The library's message names the library's source files and options, so the message is not
+  // repeated.
   throw ConfigError(
       "SentencePiece",
       fmt::format("no vocabulary of {} pieces can be trained on this text", training.max_size),

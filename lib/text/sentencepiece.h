@@ -14,7 +14,8 @@ namespace ql::text {
 // A SentencePiece model has rules that change text before it is split into pieces, and after it is
 // decoded.
 
-// Holds the rules in the normalizer_spec of a serialized model. The defaults are the library's.
+// Holds the rules in a serialized model's normalizer_spec. adds_prefix and removes_blanks have the
+// library's defaults.
 struct SentencePieceRules {
   bool keeps_text = true;   // decoding returns exactly the bytes of the text
   bool adds_prefix = true;  // puts a space before the text, so that its first word is like others
@@ -23,8 +24,8 @@ struct SentencePieceRules {
 };
 
 // Reads and checks the rules. The library follows the offsets in a precompiled_charsmap even
-// outside its memory, so the charsmap is checked here. Rules for decoded text (denormalizer_spec)
-// are reported as a problem, too, because the decoder here does not apply them.
+// outside of the charsmap's memory, so they are checked here. Rules for decoded text
+// (denormalizer_spec) are reported as a problem, too, because the decoder here does not apply them.
 SentencePieceRules sentencepiece_rules(std::string_view serialized);
 
 }  // namespace ql::text
@@ -47,7 +48,7 @@ constexpr std::string_view kPieceBlank = "\xE2\x96\x81";
 std::size_t sentencepiece_part(std::string_view text, std::size_t longest = std::size_t{64} * 1024);
 
 // LeadingBlanks names the spaces that decoding removes at the beginning of a line or document,
-// because encoding adds them.
+// because encoding may add a space there.
 enum class LeadingBlanks {
   kNone,
   kOne,         // the first space
@@ -71,8 +72,8 @@ class SentencePieceModel {
   bool is_control(std::uint32_t id) const;
   std::uint32_t unk() const;
   std::optional<std::uint32_t> eos() const;
-  // Returns true when the strings of a line's pieces, joined, equal the line. Then the line may be
-  // encoded in parts. Other models rewrite a line as a unit.
+  // Returns true when the model does not rewrite text. Then a line may be encoded in parts. Other
+  // models rewrite a line as a unit.
   bool keeps_text() const { return keeps_text_; }
   // Returns the spaces that decoding removes at the beginning of each line.
   LeadingBlanks leading_blanks() const { return leading_blanks_; }
@@ -90,7 +91,7 @@ class SentencePieceModel {
 
 struct SentencePieceTraining {
   std::int64_t max_size = 0;
-  bool byte_pieces = true;  // otherwise characters outside the vocabulary become <unk>
+  bool byte_pieces = true;  // if false, characters outside the vocabulary become <unk>
   // The most frequent characters get pieces of their own, until this share of the text is covered:
   // above 0, at most 1. Without a value the share is kUsualCoverage, or less if max_size has no
   // room for that share.
@@ -106,9 +107,9 @@ struct TrainedSentencePiece {
 };
 
 // Trains a unigram model of at most `max_size` pieces on `lines`. <eos> is piece 0, <unk> piece 1.
-// The model keeps text unchanged: no normalization, no added or removed spaces. The same lines give
-// the same model. Throws ConfigError when the size does not fit the text, Error when there is no
-// text.
+// The model keeps text unchanged: no normalization, no added or removed spaces. The same arguments
+// give the same model. Throws ConfigError when the size does not fit the text, Error when there is
+// no text.
 TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& lines,
                                          const SentencePieceTraining& training);
 

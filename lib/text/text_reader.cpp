@@ -81,7 +81,8 @@ bool TextReader::next(TextBlock& block) {
 bool TextReader::has_more() const {
   if (input_) return input_->has_more();
   if (next_file_ == files_.size()) return true;
-  // Opening a named pipe may have to wait for its writer, so only a regular file has more.
+  // Opening a named pipe may have to wait for its writer, so the result is true only for a regular
+  // file.
   std::error_code ignored;
   return files_[next_file_] != "-" && fs::is_regular_file(files_[next_file_], ignored);
 }

@@ -39,7 +39,7 @@ class LineSplitter {
   }
   // Returns the line without its line feed.
   std::string_view line() const { return line_; }
-  // Returns false when the text ended without a line feed.
+  // Returns false when the text ends after the line, without a line feed.
   bool ended() const { return ended_; }
 
  private:
@@ -75,15 +75,17 @@ class DocumentRule {
   // "file"   every file is a document
   // "line"   every line is a document
   // "none"   all files together are one document
-  // Any other rule is an ECMAScript regular expression, which is searched by bytes in every line
-  // without its line end. A line in which the expression is found begins a document. A line of more
-  // than kLineHead bytes never matches. Blank lines before the first text belong to the first
-  // document, except with "line". Throws UsageError for an invalid regular expression.
+  // Any other rule is an ECMAScript regular expression over bytes, which is searched for in every
+  // line without its line end. A line in which the expression is found begins a document. A line of
+  // more than kLineHead bytes never matches. With "blank", "none" and an expression, blank lines
+  // before the first text belong to the first document. Throws UsageError for an empty rule and for
+  // an invalid regular expression.
   explicit DocumentRule(const std::string& rule);
 
   bool at_files() const { return kind_ == Kind::kFile; }
-  // `line` is a complete line, or its first kLineHead bytes and possibly more, without a byte order
-  // mark. `blanks` decides which lines are blank. Safe from several threads.
+  // `line` is a complete line, or a beginning of it with more than kLineHead bytes, without a byte
+  // order mark. `blanks` decides which lines are blank. Several threads may call this function at
+  // once.
   bool begins_at(std::string_view line, const LineHistory& before,
                  Blanks blanks = Blanks::kAscii) const;
 
@@ -96,7 +98,7 @@ class DocumentRule {
 };
 
 // Files of text come in blocks of complete lines, decompressed where necessary. A line that is
-// longer than a block comes in parts, so that memory does not grow with the line.
+// longer than a block may come in parts (see LineCut), so that memory does not grow with the line.
 
 // Says where a block begins.
 struct TextPlace {
@@ -108,7 +110,7 @@ struct TextPlace {
   bool continues_word = false;  // the block begins inside or right after a word
   bool head_blank = true;       // has_blank_head() of the continued line
   Blanks blanks = Blanks::kAscii;
-  LineHistory lines_before;  // lines in all files, without the continued line
+  LineHistory lines_before;  // all earlier lines, also of earlier files; without the continued line
 
   // Returns `text`, which begins at this place, without the byte order mark that may begin a file.
   std::string_view without_mark(std::string_view text) const {
@@ -116,7 +118,7 @@ struct TextPlace {
     return begins_file && begins_with_mark(text) ? text.substr(kByteOrderMark.size()) : text;
   }
 
-  // Advances the place past a line or, if not `ended`, past a part of a line.
+  // Advances the place, except its offset, past a line or, if not `ended`, past a part of a line.
   void pass(std::string_view text, bool ended) {
     if (!continues_line) head_blank = has_blank_head(without_mark(text), blanks);
     continues_line = !ended;
@@ -144,8 +146,8 @@ enum class LineCut {
 class TextReader {
  public:
   static constexpr std::size_t kBlockBytes = std::size_t{256} * 1024;
-  // This is the most text that is kept together: next() throws Error for a longer word (kAtBlank)
-  // or line (kNever).
+  // This is the most text that is kept together: next() throws Error for a longer word (kAtBlank,
+  // kAtUnicodeBlank) or line (kNever).
   static constexpr std::size_t kLongestUnit = std::size_t{256} << 20;
 
   // `files` are names as on a command line: "-" is standard input, and no names mean standard

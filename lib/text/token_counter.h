@@ -1,4 +1,4 @@
-// Counts the tokens of a text, and the text of tokens that come without text counts.
+// Counts the tokens of a text, and makes the text counts of tokens that come without them.
 #pragma once
 
 #include <cstddef>
@@ -26,15 +26,15 @@ struct TokenCount {
 //   add()     counts a line or a part of a line. `begins`: the part begins its line; `ended`: a
 //             line feed follows.
 //   merge()   adds the counts of another counter.
-//   counts()  returns every distinct token with its count; words and characters in any order,
-//             the 256 bytes in the order of their values.
+//   counts()  returns every distinct token with its count, in any order; ByteCounter returns all
+//             256 bytes, in the order of their values.
 class WordCounter {
  public:
   explicit WordCounter(Blanks blanks) : blanks_(blanks) {}
   void add(std::string_view line, bool begins, bool ended);
   void merge(const WordCounter& other);
   std::vector<TokenCount> counts() const;
-  // Returns kPadded when every line until now is padded.
+  // Returns kPadded when there was a line and all lines were padded.
   LineStyle line_style() const;
 
  private:

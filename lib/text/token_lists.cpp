@@ -12,8 +12,8 @@ namespace ql::text {
 
 namespace {
 
-// The kind of a list is recognized by this many first lines. All other lines must have the same
-// form.
+// Most kinds of lists are recognized by their first lines, at most this many. All other lines must
+// have the same form.
 constexpr std::size_t kHeadLines = 1024;
 constexpr const char* kDamagedRemedy = "is the list damaged? copy it again";
 
@@ -41,7 +41,7 @@ Fields fields_of(std::string_view line) {
   return fields;
 }
 
-// Reads a number. Returns nothing if the number is not all of the text.
+// Reads a number. Returns nothing unless all of the text is the number.
 template <typename Number>
 std::optional<Number> number_of(std::string_view text) {
   Number number = 0;
@@ -50,7 +50,7 @@ std::optional<Number> number_of(std::string_view text) {
   return number;
 }
 
-// Accepts digits only, as programs write ids.
+// Accepts digits only: this is how programs write ids.
 std::optional<std::uint64_t> id_of(std::string_view text) { return number_of<std::uint64_t>(text); }
 
 std::optional<double> real_of(std::string_view text) { return number_of<double>(text); }
@@ -63,8 +63,8 @@ struct Entry {
 
 using Reader = std::function<std::optional<Entry>(std::string_view line)>;
 
-// Returns true if `holds` is true for nine of ten lines at the head of a list: one damaged line
-// must not change the kind of the list.
+// Returns true if `holds` is true for at least nine of ten lines at the head of a list: a few
+// damaged lines must not change the kind of the list.
 template <typename Holds>
 bool most(const Lines& lines, const Holds& holds) {
   const std::size_t head = std::min(lines.size(), kHeadLines);
@@ -88,8 +88,8 @@ std::optional<Entry> tiktoken_entry(std::string_view line) {
 }
 
 // A list of words with counts looks similar, because words of four letters are valid base64. So a
-// tiktoken list must have base64's padding, or ids that ascend from 0 if the user does not ask for
-// words.
+// tiktoken list must have distinct ids, and either base64's padding or, unless the user asks for
+// words, ids that ascend from 0.
 bool is_tiktoken(const Lines& lines, std::optional<TokenType> type) {
   if (!most(lines, tiktoken_entry)) return false;
   std::unordered_set<std::uint64_t> ids;
@@ -106,7 +106,7 @@ bool is_tiktoken(const Lines& lines, std::optional<TokenType> type) {
   return padded || (ascends && type != TokenType::kWord);
 }
 
-// Reads '"the": 5' or 'the: 5', as Marian writes YAML.
+// Reads '"the": 5' or 'the: 5': this is how Marian writes YAML.
 std::optional<Entry> yaml_entry(std::string_view line) {
   const std::size_t colon = line.rfind(": ");
   if (colon == std::string_view::npos || colon == 0) return std::nullopt;
@@ -145,7 +145,8 @@ std::optional<Entry> id_last_entry(std::string_view line) {
   return Entry{std::string(fields[0]), *id};
 }
 
-// Returns true when the ids ascend by one from 0 or 1, like line numbers and unlike counts.
+// Returns true for at least three lines with ids that ascend by one from 0 or 1, like line numbers
+// and unlike counts.
 bool numbers_lines(const Lines& lines, const Reader& reader) {
   constexpr std::size_t kFewest = 3;
   if (lines.size() < kFewest) return false;
@@ -181,8 +182,8 @@ bool is_scored(std::string_view line) {
   return tab != std::string_view::npos && tab > 0 && real_of(line.substr(tab + 1));
 }
 
-// A list of tokens with counts looks similar. A SentencePiece list must therefore have U+2581, a
-// byte piece or <unk>, and a score that cannot be a count.
+// A list of tokens with counts looks similar. A SentencePiece list must therefore have at least one
+// of U+2581, a byte piece and <unk>, and also a score that cannot be a count.
 bool is_sentencepiece_list(const Lines& lines) {
   if (!most(lines, is_scored)) return false;
   bool pieces = false, scores = false;
@@ -222,8 +223,8 @@ bool ends_word(std::string_view token) {
   return token.size() > kWordEnd.size() && token.substr(token.size() - kWordEnd.size()) == kWordEnd;
 }
 
-// Returns true for a BPE merge list: a "#version:" header, or lines of two symbols, each a single
-// character or the result of an earlier merge.
+// Returns true for a BPE merge list: it has a "#version:" header or, mostly, lines of two symbols.
+// A symbol is a single character or the result of an earlier merge.
 bool is_merge_list(const Lines& lines) {
   const bool headed = !lines.empty() && lines[0].substr(0, 9) == "#version:";
   if (headed) return true;
@@ -257,8 +258,8 @@ bool is_vector(std::string_view line) {
   return fields.size() > kFewestNumbers && fraction;
 }
 
-// Returns true if the first line has the numbers of tokens and dimensions, as word2vec and fastText
-// write them.
+// Returns true if the first line states the counts of tokens and dimensions, as in files of
+// word2vec and fastText.
 bool has_vector_head(const Lines& lines) {
   if (lines.size() < 2) return false;
   const Fields head = fields_of(lines[0]);
@@ -410,7 +411,8 @@ bool is_fairseq_list(std::string_view text, const std::string& where) {
   const bool named =
       parts.size() >= 2 && parts.size() <= 3 && parts.front() == "dict" && parts.back() == "txt";
   if (!named) return false;
-  // A list that contains <s> or </s> was made by another program: fairseq leaves these tokens out.
+  // A list that contains <s> or </s> without kFairseqOverwrite was made by another program: fairseq
+  // leaves these tokens out.
   return all(lines_of(text), [](std::string_view line) {
     const Fields fields = fields_of(line);
     const bool own = !fields.empty() && (fields[0] == "<s>" || fields[0] == "</s>");

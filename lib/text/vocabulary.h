@@ -50,7 +50,7 @@ struct VocabularyContent {
   std::vector<std::string> tokens;
   std::vector<std::int64_t> counts;  // by id: occurrences in the original text
   std::string model;                 // sentencepiece only: the serialized model
-  // For pieces only, and never kAll: the spaces that decoding removes at the beginning of
+  // For type piece only, and never kAll: the spaces that decoding removes at the beginning of
   // documents.
   LeadingBlanks leading_blanks = LeadingBlanks::kNone;
 };
@@ -64,8 +64,8 @@ class Vocabulary {
   TokenType type() const { return content_.type; }
   bool lowercase() const { return content_.lowercase; }
   LineStyle line_style() const { return content_.line_style; }
-  // Returns kAscii for types other than word: words in their text are only counted, as separated by
-  // ASCII whitespace.
+  // Returns kAscii for types other than word: the words of their text are only counted, and ASCII
+  // whitespace separates these words.
   Blanks blanks() const { return content_.blanks; }
   std::optional<TokenId> eos() const { return content_.eos; }
   std::optional<TokenId> unk() const { return content_.unk; }
@@ -95,9 +95,9 @@ class Vocabulary {
   std::string hash_;
 };
 
-// Reads the text of a vocabulary's file, or of a file to import, up to the size that a token stream
-// can carry. `path` may be a folder that has a vocabulary.json, such as a checkpoint or packed
-// data. With `standard_input`, "-" is standard input and not a file.
+// Reads the text of a vocabulary's file, or of a file to import. Throws Error for a text larger
+// than a token stream can carry. `path` may be a folder that has a vocabulary.json, such as a
+// checkpoint or packed data. With `standard_input`, "-" is standard input and not a file.
 std::string read_vocabulary_file(const std::string& path, bool standard_input = false);
 
 // Parses the text that to_text() returned. `where` names the file in messages. If `provenance` is

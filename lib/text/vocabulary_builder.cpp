@@ -63,8 +63,8 @@ void check_rules(const VocabularyRules& rules) {
 }
 
 // Calls add(line, begins, ended) for every line, or part of a line, in the block. The lines are
-// valid UTF-8, and lower-cased if the rules ask for that. Returns the number of lines that begin in
-// the block.
+// valid UTF-8 (for type byte, any bytes), and lower-cased if the rules ask for that. Returns the
+// number of lines that begin in the block.
 template <typename Add>
 std::int64_t for_each_line(TextBlock block, const VocabularyRules& rules, const Add& add) {
   validate_text(block, rules.type, rules.invalid);

@@ -21,9 +21,10 @@ constexpr auto names_of(Presence) { return std::array{"auto", "always", "never"}
 struct VocabularyRules {
   TokenType type = TokenType::kWord;
   bool lowercase = false;
-  Blanks blanks = Blanks::kAscii;  // word: where words end
+  Blanks blanks = Blanks::kAscii;  // word: the whitespace that separates words
   std::int64_t min_count = 1;      // word, char: rarer tokens are left out
-  // For word, char and sentencepiece: at most this many entries, specials included; 0: no limit.
+  // For word, char and sentencepiece: at most this many entries, specials included; 0: no limit
+  // (sentencepiece needs a limit).
   std::int64_t max_size = 0;
   Presence eos = Presence::kAuto;
   // A sentencepiece vocabulary always has <unk>, because the library requires it. With kAlways,
@@ -39,7 +40,7 @@ struct BuiltVocabulary {
   std::int64_t lines = 0;
   std::int64_t tokens = 0;  // tokens of the text, without <eos>
   std::int64_t types =
-      0;  // distinct tokens; 0 for sentencepiece, which counts none before training
+      0;  // distinct tokens of the text; 0 for sentencepiece, where they are not counted
   std::int64_t unknown = 0;   // tokens of the text that the vocabulary leaves out
   std::int64_t reserved = 0;  // words of the text spelled like <eos>; `unknown` includes them
   // For sentencepiece only, see TrainedSentencePiece.
@@ -47,20 +48,21 @@ struct BuiltVocabulary {
   bool coverage_lowered = false;
 };
 
-// Builds a vocabulary from text. Its ids are in this order: <eos>, <unk> (where they exist), then
-// the tokens by falling count, tokens with equal counts in the order of their bytes. Byte tokens
-// keep the order of their values, and pieces the order of the model. Throws UsageError for rules
-// that contradict each other, Error for a text without tokens (unless the type is byte). `files`
-// are as in TextReader. The vocabulary is the same for any number of threads. Each thread keeps
-// counts of its own. sentencepiece ignores `threads` and keeps the complete text in memory.
+// Builds a vocabulary from text. Its ids are in this order: <eos> and <unk> where they exist, then
+// the tokens by falling count. Tokens with equal counts are in the order of their bytes. Byte
+// tokens keep the order of their values, and pieces the order of the model. Throws UsageError for
+// rules that contradict each other, and Error for a text without tokens (unless the type is byte).
+// `files` are as in TextReader. The vocabulary is the same for any number of threads. Each thread
+// keeps its own counts in memory. sentencepiece ignores `threads` and keeps the complete text in
+// memory.
 BuiltVocabulary build_vocabulary(const std::vector<std::string>& files,
                                  const VocabularyRules& rules, int threads = 1);
 
 // Makes the same vocabulary as build_vocabulary() makes from the text of all parts. Each file is
-// the vocabulary of a part, made by the same rules but without min_count and max_size, or, for
-// words, a list with a word and its count on each line. In a list the count of <eos> is the number
-// of lines, and the line style is assumed to be kPlain. Throws Error for a part made by other
-// rules, and UsageError for sentencepiece.
+// the vocabulary of a part, made by the same rules but without min_count and max_size. For words it
+// may also be a list with a word and its count on each line. In a list the count of <eos> is the
+// number of lines, and the line style is assumed to be kPlain. Throws Error for a part made by
+// other rules, and UsageError for sentencepiece.
 BuiltVocabulary add_counts(const std::vector<std::string>& files, const VocabularyRules& rules);
 
 }  // namespace ql::text

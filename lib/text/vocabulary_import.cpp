@@ -123,8 +123,8 @@ void add_piece_line(std::string_view line, VocabularyContent& content, const std
   content.tokens.emplace_back(line);
 }
 
-// Makes the names the tokens of a vocabulary of this type. Pieces have the given spelling, or the
-// spelling that the names show. No spelling changes a placeholder.
+// Makes the tokens of a vocabulary of this type from the names. Names of pieces are read in the
+// given spelling, or in the spelling that they show. A placeholder is the same in every spelling.
 void use_names(TokenType type, std::optional<Spelling> spelling, const std::string& where,
                Imported& list) {
   list.content.type = type;
@@ -280,7 +280,7 @@ void refuse_offset(const VocabularyImport& rules, const std::string& what,
                    "leave the option out");
 }
 
-// Makes a vocabulary from a list with ids.
+// Imports a list whose file determines the ids.
 Imported read_with_ids(const TokenList& list, const VocabularyImport& rules,
                        const std::string& where) {
   TokenType type = rules.type.value_or(list.type);
@@ -296,7 +296,8 @@ Imported read_with_ids(const TokenList& list, const VocabularyImport& rules,
   return imported;
 }
 
-// A plain list may also begin with a brace or bracket. In JSON a string follows that character.
+// A brace or bracket may also begin a plain list. In the JSON files that are read here, a string
+// follows it.
 bool begins_json(std::string_view text) {
   const auto begin = std::find_if_not(text.begin(), text.end(), is_blank);
   if (begin == text.end() || (*begin != '{' && *begin != '[')) return false;
@@ -354,7 +355,7 @@ Vocabulary import_vocabulary(const std::string& content, const VocabularyImport&
   Imported imported = read_import(content, rules, where);
   add_gap_note(imported);
   VocabularyContent& vocabulary = imported.content;
-  // Only word lists have counts; all other tokens get 0.
+  // Only plain lists of words have counts; all other tokens get 0.
   vocabulary.counts.resize(vocabulary.tokens.size());
   vocabulary.lowercase = rules.lowercase;
   if (vocabulary.type == TokenType::kWord) {

@@ -12,17 +12,17 @@
 namespace ql::text {
 
 struct VocabularyImport {
-  // A list becomes kWord or kPiece; without a value its form and its tokens decide. Other files
-  // declare their type themselves, and a value must agree with it.
+  // A list becomes kWord or kPiece; without a value its form and its tokens decide. Any other kind
+  // of file has one possible type, and a value must equal it.
   std::optional<TokenType> type;
   bool lowercase = false;  // words only
-  // For words only: the whitespace at which the other program splits words. Without a value this is
+  // For words only: the whitespace at which the other program splits text. Without a value this is
   // kUnicode when no word contains Unicode whitespace, as after Python's str.split(), and kAscii
   // otherwise.
   std::optional<Blanks> blanks{};
-  // These describe the tokens that serve as <eos> and <unk>. Without a name, kAuto and kAlways take
-  // the token that the file declares, or else a token with a usual name (kAlways must find one),
-  // and kNever takes none.
+  // These members choose the tokens that serve as <eos> and <unk>. Without a name, kAuto and
+  // kAlways take the token that the file declares, or else a token with a usual name; if neither
+  // exists, kAlways is an error. kNever takes no token.
   Presence eos = Presence::kAuto, unk = Presence::kAuto;
   std::string eos_token, unk_token;
   // This is the id of the first token of a plain list. Without a value it is 0, or 4 for a fairseq
@@ -31,8 +31,8 @@ struct VocabularyImport {
 };
 
 // Makes a vocabulary from a file's content. A SentencePiece model gives type sentencepiece, and
-// encodes as the SentencePiece library does. A tokenizer.json of the Hugging Face libraries and a
-// tiktoken list give type piece (tokens by their bytes), and the other lists of imported_tokens.h
+// encodes lines with the SentencePiece library. A tokenizer.json of the Hugging Face libraries and
+// a tiktoken list give type piece (tokens by their bytes), and the other lists of imported_tokens.h
 // give type piece or word. Any other file is a plain list with one token per line. For type word
 // the token is the first word of the line, and a number after it is its count; for type piece the
 // token is the complete line, with the escapes of base/strings.h. An id without a token gets a

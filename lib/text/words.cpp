@@ -63,8 +63,8 @@ static std::uint64_t unicode_head_bits(const char* bytes) {
 
 constexpr std::size_t kLongestBlank = 3;
 
-// Returns 64 bytes of the text from `position` on. If the text has fewer, they are copied to
-// `last`, and blanks follow them.
+// Returns 64 bytes of the text from `position` on. If the text has fewer bytes left, they are
+// copied to `last`, and blanks follow them.
 static const char* bytes_at(std::string_view text, std::size_t position,
                             std::array<char, kBlankBits>& last) {
   const std::size_t left = text.size() - position;
@@ -75,7 +75,8 @@ static const char* bytes_at(std::string_view text, std::size_t position,
 }
 
 // Returns a bit for each of the 64 bytes from text[position] on: 1 for bytes of blanks that only
-// kUnicode has. The function is not inlined, because splitting at ASCII blanks would be slower.
+// kUnicode has. The function is not inlined, because inlining would make splitting at ASCII blanks
+// slower.
 [[gnu::noinline]] static std::uint64_t unicode_blank_bits(std::string_view text,
                                                           std::size_t position) {
   std::uint64_t bits = 0;
@@ -217,7 +218,7 @@ constexpr std::uint32_t kMostTokens = std::uint32_t{1} << 31;
 constexpr std::size_t kBatch = 128;  // tokens that are looked up together
 
 constexpr std::size_t kHeadBytes = 8, kTailBytes = 3;
-constexpr std::size_t kShort = kHeadBytes + kTailBytes;  // bytes of a token that a slot holds
+constexpr std::size_t kShort = kHeadBytes + kTailBytes;  // bytes of the longest token in a slot
 constexpr std::uint32_t kLong = UINT32_MAX;              // not the tail of any short token
 
 template <typename Bits>
@@ -240,7 +241,7 @@ static std::array<Bits, kShort + 1> masks_from(std::size_t first) {
 const auto kHeadOf = masks_from<std::uint64_t>(0);
 const auto kTailOf = masks_from<std::uint32_t>(kHeadBytes);
 
-// kSizeOf[size] is the size of a short token, in the last byte of its tail.
+// kSizeOf[size] has the size of a short token in its last byte, as the token's tail does.
 const auto kSizeOf = [] {
   std::array<std::uint32_t, kShort + 1> sizes{};
   for (std::size_t size = 0; size <= kShort; ++size) {
@@ -315,8 +316,8 @@ inline std::size_t TokenTable::slot_of(std::string_view token, const Key& key) c
   const std::size_t mask = slots_.size() - 1;
   for (std::size_t index = first_slot(key);; index = (index + 1) & mask) {
     const Slot& slot = slots_[index];
-    // A free slot has the key of the empty token. If the empty token is not in the table, its id is
-    // kNone, too.
+    // A free slot has the key of the empty token. So the search for that token may end at a free
+    // slot, whose id is kNone.
     if (slot.head == key.head && slot.tail == key.tail &&
         (key.tail != kLong || is_same(slot.id, token))) {
       return index;

@@ -23,9 +23,9 @@ constexpr auto names_of(Blanks) { return std::array{"ascii", "unicode"}; }
 
 inline bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Return the length in bytes of the blank that begins at text[position], or 0 for another
-// character. `position` must be less than text.size(). unicode_blank_at() finds only blanks of
-// kUnicode that are not blanks of kAscii.
+// These functions return the length in bytes of the blank that begins at text[position], or 0 for
+// another character. `position` must be less than text.size(). unicode_blank_at() finds only blanks
+// of kUnicode that are not blanks of kAscii.
 std::size_t unicode_blank_at(std::string_view text, std::size_t position);
 inline std::size_t blank_at(std::string_view text, std::size_t position, Blanks blanks) {
   if (is_blank(text[position])) return 1;
@@ -91,12 +91,13 @@ class TokenTable {
   }
   // Returns the token's number, or kNone for an unknown token.
   std::uint32_t find(std::string_view token) const;
-  // Returns the token's number: a new one (the old size()) for an unknown token. Throws Error above
-  // 2^31 tokens.
+  // Adds the token if it is unknown. Returns its number, which is the old size() for a new token.
+  // Throws Error above 2^31 tokens.
   std::uint32_t insert(std::string_view token);
 
-  // Do the same for many words at once, which is several times as fast: the slots of up to 128
-  // words are prefetched before the first word is compared. The words must be parts of `text`.
+  // These functions do the same as find() and insert() for many words at once, several times as
+  // fast: the slots of up to 128 words are prefetched before the first word is compared. The words
+  // must be parts of `text`.
   void find(std::string_view text, const Word* words, std::size_t count, std::uint32_t* ids) const;
   void insert(std::string_view text, const Word* words, std::size_t count, std::uint32_t* ids);
 
@@ -132,7 +133,7 @@ class TokenTable {
 };
 
 // Lower case follows the Unicode rules (ICU, root locale, full mapping): a final sigma is
-// recognized, U+0130 becomes two code points.
+// recognized, and U+0130 becomes two code points.
 
 // `text` is valid UTF-8 of at most 1 GiB. The mapping of a letter never depends on text beyond a
 // blank or a line end, so a text may be cut at blanks and line ends.
