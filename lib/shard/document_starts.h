@@ -43,7 +43,8 @@ class DocumentAges {
 
 constexpr const char* kDocumentStartsFile = "documents.zst";
 
-// Reads the starts in order. Memory holds one piece of the starts, because all starts may not fit.
+// Reads the starts in order. Memory holds only one piece of the starts, because there may be too
+// many.
 class DocumentStartsReader {
  public:
   static constexpr std::int64_t kNone = INT64_MAX;

@@ -184,7 +184,7 @@ static void read_document_starts(const JsonObject& object, Manifest& manifest) {
   const FileEntry entry = entry_from_json(json, false);
   const bool possible =
       manifest.documents <= manifest.tokens && (manifest.documents > 0) == (manifest.tokens > 0);
-  // The division avoids an overflow: eight times the largest number of documents exceeds 64 bits.
+  // The division avoids an overflow: eight times the largest number of documents exceeds INT64_MAX.
   if (!possible || entry.bytes % 8 != 0 || entry.bytes / 8 != manifest.documents) {
     throw FormatError(json.where(),
                       fmt::format("documents {}, bytes {} and tokens {} do not fit together",
@@ -270,7 +270,7 @@ Manifest manifest_from_json(const Json& json, const std::string& where) {
   return manifest;
 }
 
-// Each generation of provenance adds up to three levels of nesting; base/json.h reads 64 levels.
+// Each generation of provenance adds at most three levels of nesting; base/json.h reads 64 levels.
 constexpr int kMostGenerations = 8;
 constexpr std::size_t kMostLineageBytes = std::size_t{256} << 10;
 
@@ -286,7 +286,7 @@ static int depth_of(const Json& json) {
   return below + 1;
 }
 
-// Returns a copy with the last `generations` generations of provenance, and drops earlier ones.
+// Returns a copy with only the last `generations` generations of provenance.
 static Json trimmed(const Json& input, int generations) {
   if (input.is_array()) {
     Json list = Json::array();

@@ -27,8 +27,8 @@ struct VocabularyInfo {
                           // for ids without a vocabulary
   std::string type;       // word, char, byte, sentencepiece, piece; "" without a vocabulary
   std::optional<TokenId> eos, unk;
-  // Return the number of bytes per id in streams and shards (2 for at most 65,536 entries,
-  // otherwise 4), and the name of the integer type of this size.
+  // bytes_per_id() returns the number of bytes per id in streams and shards: 2 for at most 65,536
+  // entries, otherwise 4. dtype() returns the name of the integer type of this size.
   int bytes_per_id() const { return size <= 65536 ? 2 : 4; }
   const char* dtype() const { return bytes_per_id() == 2 ? "u16" : "u32"; }
   bool operator==(const VocabularyInfo& other) const;
@@ -88,7 +88,7 @@ struct Manifest {
   FileEntry document_starts;
   Json provenance = Json::object();
   Json unknown = Json::object();  // keys that this version does not know; merging keeps them
-  std::string checksum;           // "" when deleted by hand
+  std::string checksum;           // "" if the file has none
 };
 
 // Returns the manifest with a new checksum.
@@ -100,21 +100,22 @@ Manifest manifest_from_json(const Json& json, const std::string& where);
 
 // lineage() makes the provenance of data that was made from other data.
 
-// Returns the provenance() of this run (base/provenance.h) with `input` under its key "input".
-// `input` is the provenance of the data that was read, or a list of objects that each have a
-// "provenance". Old generations are left out when the history grows long or deep, so that data may
-// be joined and packed again without limit.
+// Returns the provenance() of this run (base/provenance.h) with `input` added under the key
+// "input". `input` is the provenance of the data that was read, or a list of objects that each have
+// a "provenance". Old generations are left out when the history grows long or deep, so that data
+// may be joined and packed again without limit.
 Json lineage(const Json& configuration, const Json& input);
 
-// These functions summarize a packed folder, human-readable and for scripts.
+// These functions summarize a packed folder, in human-readable form or for scripts.
 
 // Returns a human-readable text: the name, then indented lines.
 std::string summary_text(const std::string& name, const Manifest& manifest);
 
-// Returns the manifest's facts except the entries of single files, unknown keys and the checksum.
+// Returns the name and the manifest's facts, without the entries of single files, the unknown keys
+// and the checksum.
 Json summary_object(const std::string& name, const Manifest& manifest);
 
-// Returns the values of summary_object() except the provenance as a row of base/rows.h; unknown
+// Returns the values of summary_object(), without the provenance, as a row of base/rows.h; unknown
 // values are null.
 Json summary_row(const std::string& name, const Manifest& manifest);
 

@@ -13,8 +13,8 @@ namespace {
 
 bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 
-// Holds the numbers of a name. A number may have any length, so it is stored as the count of its
-// digits, without leading zeros, and the digits themselves.
+// Holds the numbers of a name. A number may have any length, so it is stored without leading zeros:
+// as the count of its digits and the digits themselves.
 using Numbers = std::vector<std::pair<std::size_t, std::string>>;
 
 // Returns the name with a '#' in the place of each number, and the numbers.
@@ -217,7 +217,7 @@ class Merger {
   }
 
   const MultiReader& data_;
-  Joined joined_;  // comes before pack_: throws for data that cannot be joined
+  Joined joined_;  // made before pack_: describe() throws for data that cannot be joined
   NewPack pack_;
   const TokensDone& done_;
   std::deque<TakenShard> on_their_way_;  // in progress, oldest first

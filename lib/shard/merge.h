@@ -16,8 +16,8 @@ namespace ql::shard {
 // These functions report doubtful parts of a merge: parts in descending order, and parts that occur
 // twice.
 
-// Returns "part10, part2" for the first two names that differ only in their numbers and whose
-// numbers descend, or "" when there are none. A shell's sorting by characters causes such an order.
+// Returns the first two names that differ only in their numbers and whose numbers descend, such as
+// "part10, part2", or "" when there are none. A shell's sorting by characters causes such an order.
 std::string descending_names(const std::vector<std::string>& names);
 
 // Logs a warning when numbered names descend, and when a folder occurs twice, even under different

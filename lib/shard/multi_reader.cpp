@@ -36,7 +36,7 @@ TokenRange parse_range(const std::string& text, std::int64_t total, const std::s
                          std::int64_t missing) -> std::optional<std::int64_t> {
     if (end.empty()) return missing;
     const std::optional<std::int64_t> number = parse_integer(end);
-    // "-0" means the end, too.
+    // "-0" means the end.
     return number && counts_back(end) ? total + *number : number;
   };
   const bool two = ends.size() == 2;

@@ -19,10 +19,10 @@ struct TokenRange {
 };
 
 // Parses "A:B". A missing A is 0, a missing B is `total`, and a negative A or B counts back from
-// `total`; units are those of base/strings.h. Throws UsageError for any other string, also if A
-// exceeds B and both count from the same end. Throws Error when the range reaches beyond `total`,
-// or when A and B count from different ends and A exceeds B. `option` and `unit` ("tokens") are for
-// messages.
+// `total`; numbers are those of parse_integer() (base/strings.h). Throws UsageError for any other
+// string, also if A exceeds B and both count from the same end. Throws Error when the range reaches
+// below 0 or beyond `total`, or when A and B count from different ends and A exceeds B. `option`
+// and `unit` ("tokens") are for messages.
 TokenRange parse_range(const std::string& text, std::int64_t total, const std::string& option,
                        const std::string& unit);
 
@@ -42,7 +42,7 @@ class MultiReader {
   // Returns the data hash of a single folder, or a hash of the data hashes of several folders.
   std::string hash() const;
   // Returns the sums of the text counts over all folders, or nothing when one folder has no counts.
-  // Throws Error that names the folder when a sum exceeds 64 bits.
+  // Throws an Error that names the folder when a sum exceeds 64 bits.
   std::optional<TextCounts> counts() const;
   // Returns a header with the data's vocabulary, the vocabulary's file from the first folder that
   // has one, and the provenance of this run with the folders' provenance as "input". Throws
@@ -50,7 +50,7 @@ class MultiReader {
   StreamHeader header(const Json& configuration) const;
   const std::deque<TokenReader>& folders() const { return readers_; }
   // Returns the unknown manifest keys on which all folders that have them agree. Throws Error when
-  // the folders together have more keys than a manifest may have.
+  // the folders together have more unknown keys than a manifest may have.
   Json unknown_keys() const;
 
   // Returns the range of tokens that a range of documents has. Reads the document starts up to the
@@ -61,11 +61,11 @@ class MultiReader {
   void for_each_document(const std::function<void(std::int64_t tokens)>& use) const;
 
   // Returns the positions where documents start, ascending; the first is 0 (empty data has none).
-  // The first call reads all positions and keeps them in memory, with 8 bytes each. The reader of
-  // document_starts.h holds one piece at a time.
+  // The first call reads all positions and keeps them in memory, with 8 bytes each.
+  // DocumentStartsReader holds one piece of the positions at a time.
   const std::vector<std::int64_t>& document_starts() const;
 
-  // The following functions do the same as the functions of TokenReader, over all folders. A folder
+  // read() and frame_bytes() do the same as in TokenReader, for the tokens of all folders. A folder
   // that no cursor reads any more is closed, because many open folders would exceed a process's
   // limit of open files.
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);

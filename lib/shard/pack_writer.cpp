@@ -40,7 +40,7 @@ void NewPack::finish(Manifest& manifest,
                             text.size(), manifest.shards.size(), kLargestManifest),
                 "use larger shards: --shard-tokens");
   }
-  // This call finds a manifest that readers would refuse while the sources still exist.
+  // While the sources still exist, this call finds a manifest that readers would refuse.
   manifest_from_json(json, (path() / "manifest.json").string());
   write_file("manifest.json", text);
   sync();

@@ -34,8 +34,8 @@ struct PackOptions {
 int default_level(std::int64_t vocabulary_size);
 
 // Makes a packed folder from shards that its user creates with create(). All files are written in a
-// folder with a temporary name next to `folder`; finish() renames this folder in one step. Without
-// finish() nothing remains, and an existing folder stays unchanged.
+// folder with a temporary name next to `folder`; finish() gives that folder its final name. Without
+// finish() nothing remains, and an existing `folder` stays unchanged.
 class NewPack : public NewFolder {
  public:
   // Throws the errors of check_pack_target().
@@ -45,9 +45,9 @@ class NewPack : public NewFolder {
   int level() const { return options_.level.value_or(default_level(header_.vocabulary.size)); }
   // Adds ids to data_hash, as bytes in the data's id width.
   void hash(std::string_view content) { hasher_.update(content.data(), content.size()); }
-  // Writes the document starts, which send_starts(sink) has to pass to `sink`, the vocabulary and
-  // the manifest. The caller must have filled in shards, tokens, documents and counts of
-  // `manifest`; its provenance is the header's. Throws Error when readers would refuse the
+  // Writes the document starts, the vocabulary and the manifest. send_starts(sink) has to pass all
+  // starts to `sink`. The caller must have filled in shards, tokens, documents and counts of
+  // `manifest`; the provenance is the header's. Throws Error when readers would refuse the
   // manifest.
   void finish(Manifest& manifest, const std::function<void(const StartsSink& sink)>& send_starts);
 

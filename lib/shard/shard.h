@@ -39,10 +39,10 @@ std::string outside_id(const std::vector<TokenId>& ids, std::int64_t position,
 
 // These functions check the path of a new folder.
 
-// Returns `folder` without a trailing slash. Accepts a path where nothing or an empty folder is.
-// With `force`, also accepts a folder that holds a manifest.json and otherwise only files that
-// qlbin packs. Throws Error when anything else is there. Throws UsageError for a name such as "."
-// that a new folder cannot have.
+// Returns `folder` without a trailing slash. Accepts a path at which there is nothing or an empty
+// folder. With `force`, also accepts a folder that holds a manifest.json and otherwise only files
+// that qlbin packs. Throws Error when anything else is there. Throws UsageError for a name such as
+// "." that a new folder cannot have.
 std::filesystem::path check_pack_target(const std::filesystem::path& folder, bool force);
 
 // Does the same for a folder that must not replace another folder: throws Error when anything
@@ -94,7 +94,7 @@ class ShardReader {
   // entry in the seek table and all its ids belong to the vocabulary. Several threads may call this
   // function at once, each with its own buffer.
   void decode_frame(std::size_t frame, FrameBuffer& buffer) const;
-  // Returns the ids of a decoded frame as bytes in the data's id width, which data_hash covers.
+  // Returns the ids of a decoded frame as the bytes that data_hash covers, in the data's id width.
   std::string_view content(const FrameBuffer& buffer) const;
   // Returns the seek table, which follows the frames in the file.
   std::string seek_table() const { return encode_seek_table(frames_); }
@@ -105,7 +105,7 @@ class ShardReader {
   void close() { file_.reset(); }
   const RandomAccessFile& file();
   // Throws FormatError unless `hash` is the hash in the manifest. Call it only when all frames are
-  // valid, as the message states.
+  // valid: the message states that they are.
   void check_hash(const std::string& hash) const;
 
  private:
@@ -138,7 +138,7 @@ class HashedFile {
   ContentHasher hasher_;
 };
 
-// Returns the name of a folder's shard: "shard-00000.zst" and so on.
+// Returns the name of shard `number`: "shard-00000.zst" for 0.
 std::string shard_file_name(std::size_t number);
 
 }  // namespace ql::shard

@@ -16,8 +16,8 @@ void FramesAhead::add(const std::shared_ptr<ShardReader>& shard, std::size_t fra
   if (idle_.empty()) idle_.push_back(std::make_shared<FrameBuffer>());
   const std::shared_ptr<FrameBuffer> buffer = std::move(idle_.back());
   idle_.pop_back();
-  // The job throws an error in reading a frame, so that take() first returns the earlier frames,
-  // which are still in progress.
+  // If the frame cannot be read, the job throws the error, so that take() first returns the earlier
+  // frames, which are still in progress.
   std::exception_ptr unreadable;
   try {
     shard->load_frame(frame, *buffer);
@@ -62,7 +62,7 @@ std::shared_ptr<ShardReader> TokenReader::shard_at(std::int64_t position) {
     frames_ += reader->frames();
     found = known_.emplace(shard, std::move(reader)).first;
   }
-  // The shard opens its file when it is read.
+  // A closed shard opens its file again when it is read.
   open_.push_back(found->second);
   return found->second;
 }

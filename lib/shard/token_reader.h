@@ -80,8 +80,8 @@ class TokenReader {
   std::vector<CachedFrame> cursors_;
 };
 
-// FramesAhead decodes frames of shards with several threads before their use. The frames come in
-// order.
+// FramesAhead decodes frames of shards with several threads before they are used. take() returns
+// the frames in the order of add().
 
 // FramesAhead is used like OrderedJobs (base/jobs.h). If frames are large, fewer frames are decoded
 // ahead, which limits the memory.

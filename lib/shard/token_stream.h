@@ -32,7 +32,7 @@ class TokenSink {
   // States that a document begins at the next token. The first token always begins a document. A
   // second call before the next token has no effect, because documents without tokens do not exist.
   virtual void begin_document() {}
-  // Ids must be below the vocabulary's size; sinks that check this throw std::logic_error.
+  // Ids must be below the vocabulary's size. Sinks that check this throw std::logic_error or Error.
   virtual void write(const TokenId* ids, std::size_t count) = 0;
   // Passes buffered tokens on, for producers whose reader should not wait for a full block.
   virtual void flush() {}
@@ -79,7 +79,8 @@ struct StreamHeader {
 
 // Returns a sink that writes a token stream. The sink's finish() writes the buffered tokens and the
 // end block; without an end block readers report that the producer did not finish. Throws Error
-// when the provenance makes the header longer than 1 MiB; base/provenance.h makes shorter ones.
+// when the provenance makes the header longer than 1 MiB (that of base/provenance.h does not), or
+// when the vocabulary's text exceeds its limit.
 std::unique_ptr<TokenSink> make_stream_writer(ByteSink sink, const StreamHeader& header);
 
 // Returns true for "-", a pipe, and a file that begins like a token stream; false for a packed
@@ -103,7 +104,8 @@ class TokenStreamReader {
   // finish").
   bool next(Block& block);
 
-  // Return the totals of the end block; call them only after next() has returned false.
+  // These functions return the totals of the end block; call them only after next() has returned
+  // false.
   std::int64_t tokens() const;
   const std::optional<TextCounts>& counts() const;
 

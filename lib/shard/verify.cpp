@@ -72,7 +72,8 @@ class Verifier {
       throw FormatError(where, "the manifest has no checksum and cannot be verified",
                         "if you edited it, make a copy with a checksum: `qlbin merge -o COPY DIR`");
     }
-    // The checksum covers the values, but not their formatting, so the texts are compared.
+    // The checksum covers the values, but not their formatting, so the text is compared with what
+    // qlbin writes.
     if (text != dump_json(json)) {
       throw FormatError(where, "the manifest is not formatted as qlbin writes it",
                         "it is damaged or was edited; if you edited it, make a good copy: "

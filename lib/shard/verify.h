@@ -17,9 +17,9 @@ struct Verification {
   std::int64_t problems = 0;
 };
 
-// Calls `problem` with "place: what is wrong; remedy" for each bad place. Continues after a
-// problem, except in the manifest. Does not throw Error: a folder without packed data is reported
-// as a problem, too.
+// Calls `problem` with "place: what is wrong; remedy" for each bad place. Continues after every
+// problem, except one in the manifest. Does not throw Error: a folder without packed data is
+// reported as a problem, too.
 //
 // `threads` threads decode frames; the findings and their order are the same for any number of
 // threads.

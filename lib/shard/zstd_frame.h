@@ -16,7 +16,7 @@ struct ZSTD_DCtx_s;
 
 namespace ql::shard {
 
-// All zstd frames that this file writes state the size and the checksum of their content. Without
+// All zstd frames that are written here state the size and the checksum of their content. Without
 // the checksum most flipped bits would give wrong data and no error.
 
 using CompressionContext = std::unique_ptr<ZSTD_CCtx_s, std::size_t (*)(ZSTD_CCtx_s*)>;
@@ -24,8 +24,8 @@ using DecompressionContext = std::unique_ptr<ZSTD_DCtx_s, std::size_t (*)(ZSTD_D
 
 class FrameCompressor {
  public:
-  // `level` is 1 to 22, as for the zstd command. Level 0 is entropy coding with almost no search
-  // for repetitions. `bytes_per_id` is the size of the ids in the content, or 0 for other content.
+  // `level` is 1 to 22, as for the zstd command, or 0 for entropy coding with almost no search for
+  // repetitions. `bytes_per_id` is the size of the ids in the content, or 0 for other content.
   explicit FrameCompressor(int level, int bytes_per_id = 0);
   std::string compress(std::string_view content);
 
@@ -47,7 +47,7 @@ class FrameDecompressor {
 
 // Makes one long frame piece by piece, for content that should not be in memory all at once. The
 // frame decompresses to the same content as a frame of FrameCompressor, but the bytes of the two
-// frames differ.
+// frames may differ.
 class FrameStreamWriter {
  public:
   // `level` is 1 to 22, as for FrameCompressor; 0 counts as 1. The content will have `content_size`
@@ -88,8 +88,8 @@ class FrameStreamReader {
 };
 
 // Returns the checksum that a complete frame stores: the low half of its content's XXH64.
-// compress() always stores a checksum, and decompress() compares it with the content. Returns
-// nothing for a frame of another program that stores no checksum.
+// compress() always stores a checksum, and decompress() compares it with the content. Frames of
+// other programs may store none: for these it returns nothing.
 std::optional<std::uint32_t> frame_checksum(std::string_view frame);
 
 // The seek table at the end of a shard makes the shard's frames addressable. It has zstd's seekable
