@@ -40,15 +40,15 @@ static std::vector<Option> own_options() {
                                        "RUN/log.jsonl; created when absent."))),
       offering(settings,
                repeatable(make_option("set", OptionType::kText, "KEY=VALUE",
-                                      "Replace one value of the preset's network or training. "
+                                      "Set one value of the preset's network or training. "
                                       "ql-checkpoint(5) lists the keys."))),
       make_option("init", OptionType::kFolder, "CHECKPOINT",
                   "Start a new training run from the weights of this checkpoint. The parameters "
                   "must have the same names and shapes; segment and memory lengths may differ."),
       make_flag("resume",
-                "Continue from the newest checkpoint of RUN. It records the data and the preset, "
-                "so --data, --valid and --model may be left out. If RUN has no checkpoint, start "
-                "anew; this needs all three."),
+                "Continue from RUN/last or, without it, from the newest other checkpoint of RUN. "
+                "The checkpoint records the data and the preset, so --data, --valid and --model "
+                "may be left out. If RUN has no checkpoint, start anew; this needs all three."),
       make_flag("force", "Replace the checkpoints and the log of an earlier training run in RUN."),
       make_integer("steps", "Length of the complete training run and its schedule: --set steps=N.",
                    "", 1),

@@ -134,8 +134,8 @@ std::vector<Option> machine_options(const std::string& sharing, const Option& pr
           "With several processes N is for each, and 0 divides the cores of a machine among them."),
       // The largest value, converted to nanoseconds, fits into 64 bits.
       make_integer("timeout",
-                   "Seconds that one of several processes may let the others wait before they end. "
-                   "torchrun, mpirun or srun starts processes that " +
+                   "Seconds that several processes wait for one of them that does not answer, "
+                   "before they end. torchrun, mpirun or srun starts processes that " +
                        sharing + ".",
                    "600", 1, INT32_MAX),
       make_option("device", OptionType::kText, "DEVICE",
