@@ -46,7 +46,7 @@ static Command vocab_command() {
        make_integer("id-offset",
                     "The id of the first token of an imported list without ids. Default: 4 for a "
                     "dict.txt of fairseq, in which <s>, <pad>, </s> and <unk> have the ids 0 to 3; "
-                    "otherwise 0. With any other value, placeholders have the ids before it.",
+                    "otherwise 0. In all other cases, placeholders have the ids before N.",
                     "", 0, 1 << 16),
        required(
            with_letter('o', make_option("output", OptionType::kFile, "VOCAB",
@@ -68,8 +68,8 @@ static Command vocab_command() {
        make_integer("min-count", "Leave out words or characters that occur fewer than N times.",
                     "1", 1, INT64_MAX),
        make_integer("max-size",
-                    "Keep at most N entries, <eos> and <unk> included: the most frequent ones. "
-                    "Needed for sentencepiece.",
+                    "Keep at most N entries, <eos> and <unk> included; of words and characters, "
+                    "the most frequent ones. Needed for sentencepiece.",
                     "", 1, INT64_C(1) << 31),
        make_real("character-coverage", "F",
                  "For sentencepiece: the most frequent characters, which together make up this "
@@ -131,7 +131,7 @@ static Command encode_command() {
        make_choice("output", "FORMAT",
                    "What to write: stream, a token stream; ids, decimal ids as text, one line per "
                    "document; or pieces, the tokens themselves as text, with spaces between them "
-                   "and one line for each line of the input.",
+                   "and a line end after the token of each line end.",
                    {"stream", "ids", "pieces"}),
        output_file_option(),
        threads_option(
