@@ -238,8 +238,8 @@ Imported read_model(const std::string& serialized, const std::string& where) {
   };
   if (std::any_of(imported.names.begin(), imported.names.end(), joins_lines)) {
     imported.notes.emplace_back(
-        "pieces that have a line feed and other characters are never used, because text is encoded "
-        "line by line; there the ids differ from those of the SentencePiece library");
+        "pieces of several characters with a line feed among them are never used, because text is "
+        "encoded line by line; there the ids differ from those of the SentencePiece library");
   }
   return imported;
 }

@@ -166,7 +166,7 @@ TEST_CASE("TokenStreamReader: an input that is not a token stream is refused wit
   const std::string text = complaint([&] { read_stream(scratch, "Call me Ishmael."); });
   CHECK(contains(text, "not a token stream"));
   CHECK(contains(text, "qltok encode"));
-  CHECK(contains(text, "qlbin pack --input u16"));
+  CHECK(contains(text, "qlbin pack --input ids"));
 }
 
 }  // namespace ql::shard

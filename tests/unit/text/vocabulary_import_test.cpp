@@ -181,7 +181,8 @@ TEST_CASE("import_vocabulary: a model with pieces of several line feeds is impor
   const std::string model = other_model({{"user_defined_symbols", "\n,\n\n"}});
   const Vocabulary vocabulary = import_vocabulary(model, {}, "m.model", &notes);
   REQUIRE(notes.size() == 1);
-  CHECK(contains(notes[0], "pieces that have a line feed and other characters are never used"));
+  CHECK(contains(notes[0],
+                 "pieces of several characters with a line feed among them are never used"));
   const std::vector<TokenId> ids = encoded(vocabulary, "x\n\nx\n", 64);
   CHECK(std::count(ids.begin(), ids.end(), vocabulary.find("\n")) == 3);
   CHECK(decoded(vocabulary, ids) == "x\n\nx\n");
