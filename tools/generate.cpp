@@ -123,8 +123,11 @@ struct NamedTokens {
       if (id && *id < header.vocabulary.size) return static_cast<shard::TokenId>(*id);
       throw UsageError(
           option,
-          fmt::format("{} is outside the vocabulary of {} entries", named, header.vocabulary.size),
-          fmt::format("give an id from 0 to {}", header.vocabulary.size - 1));
+          fmt::format("the id {} is outside the vocabulary of {} entries", named,
+                      header.vocabulary.size),
+          fmt::format("give an id from 0 to {}, or a token of digits with its first one escaped: "
+                      "'\\x3{}'",
+                      header.vocabulary.size - 1, named));
     }
     if (texts.empty()) texts = eval::read_token_texts(header.vocabulary_text);
     if (texts.empty()) {

@@ -89,9 +89,8 @@ Request request_from_arch(const Options& options) {
   request.has_sizes = read_sizes(options, network);
   if (request.has_sizes) {
     if (options.flag("convolution") && network.architecture != net::Architecture::kCompressive) {
-      throw UsageError(
-          "--convolution", "applies to --arch compressive only",
-          "leave it out: other architectures pool by maximum or mean, without parameters");
+      throw UsageError("--convolution", "applies to --arch compressive only",
+                       "leave it out: no other architecture compresses states with parameters");
     }
     network.check();
   }

@@ -374,7 +374,7 @@ RowRange ProcessGroup::share_of(std::int64_t rows) const {
   if (rows < size()) {
     throw Error(
         process_name(rank(), size()),
-        fmt::format("a batch of {} rows cannot be divided among {} processes", rows, size()),
+        fmt::format("batch is {}, but {} processes need at least one row each", rows, size()),
         "use fewer processes, or a larger batch");
   }
   const std::int64_t first = rows * rank() / size();

@@ -46,7 +46,10 @@ TokenRange parse_range(const std::string& text, std::int64_t total, const std::s
   // reported below.
   const bool backwards = begin && end && !ends[0].empty() && !ends[1].empty() &&
                          counts_back(ends[0]) == counts_back(ends[1]) && *end < *begin;
-  if (!begin || !end || backwards) {
+  if (backwards) {
+    throw UsageError("--" + option, fmt::format("'{}' ends before it begins", text));
+  }
+  if (!begin || !end) {
     throw UsageError("--" + option, fmt::format("'{}' is not a range", text),
                      fmt::format("expected A:B for the {} from A to B - 1; a missing A is the "
                                  "beginning, a missing B is the end, and negative values count "

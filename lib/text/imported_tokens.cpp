@@ -298,7 +298,9 @@ class TokenDecoder {
 
   [[noreturn]] void refuse_type(const std::string& type) const {
     throw FormatError(where_,
-                      fmt::format("expected ByteLevel, Metaspace or ByteFallback, found {}", type),
+                      fmt::format("expected ByteLevel, Metaspace, ByteFallback, Replace, Strip, "
+                                  "Fuse or a Sequence of these, found {}",
+                                  type),
                       kListRemedy);
   }
 
@@ -333,7 +335,8 @@ void add_token(TokensById& tokens, const Json& id, const std::string& token,
                                          in_quotes(token), id.dump()));
   }
   if (token.empty()) {
-    throw FormatError(where, fmt::format("the token with the id {} has no text", id.dump()));
+    throw FormatError(where, fmt::format("the token with the id {} has no text", id.dump()),
+                      "remove this token: its id then gets a placeholder");
   }
   tokens.add(id.get<std::uint64_t>(), token);
 }

@@ -381,8 +381,11 @@ TrainedSentencePiece choose_characters(const std::vector<TokenCount>& counts,
         "--max-size",
         fmt::format("{} pieces leave no room for characters after {}", training.max_size,
                     training.byte_pieces ? "<eos>, <unk> and 256 bytes" : "<eos> and <unk>"),
-        fmt::format("give at least {}, or {} for all {} distinct characters of the text",
-                    others + 1, others + trained.characters, trained.characters));
+        training.coverage
+            ? fmt::format("give at least {}, which the coverage needs", others + trained.covered)
+            : fmt::format(
+                  "give at least {}, or {} for the characters that make up {} % of the text",
+                  others + 1, others + trained.covered, kUsualCoverage * 100));
   }
   if (training.coverage) {
     throw ConfigError(

@@ -312,7 +312,8 @@ void add_gap_note(Imported& imported) {
   }
   if (gaps == 0) return;
   imported.notes.push_back(
-      fmt::format("ids without a token: {}; they are named <missing:ID>", with_thousands(gaps)));
+      fmt::format("number of ids without a token: {}; each gets a placeholder named <missing:ID>",
+                  with_thousands(gaps)));
 }
 
 Imported read_import(const std::string& content, const VocabularyImport& rules,
