@@ -30,8 +30,8 @@ static std::vector<Option> own_options() {
       without_default(make_integer(
           "stride",
           "Slide the window of a network without memory by N tokens, and score its newest N "
-          "targets. Each of them has at least segment - N + 1 tokens before it in the window. 1 is "
-          "the most exact and the slowest.",
+          "targets, each with at least segment - N + 1 tokens before it. The first window scores "
+          "all its targets. With 1, targets see the most context and take the longest time.",
           "0", 1, kLongest)),
       make_option(
           "reset", OptionType::kText, "N|UNIT",
@@ -45,15 +45,15 @@ static std::vector<Option> own_options() {
           "<eos>, it is the token of the line feed in a vocabulary of characters, bytes or "
           "pieces. With none, the first token of a unit is not scored."),
       make_option("unigram", OptionType::kFolder, "DIR",
-                  "Also score a unigram model of this training data (or - for a token stream), the "
-                  "baseline to beat."),
+                  "Also score a unigram model, the baseline to beat, of this training data: packed "
+                  "data or a token stream, as with --data."),
       without_default(make_choice("per", "UNIT",
                                   "Print the loss of every line, doubled-line (from <eos> to "
                                   "<eos>), document, word or token "
                                   "as soon as it is known. The table must have a single row.",
                                   {"line", "doubled-line", "document", "word", "token"})),
       without_default(make_integer("top",
-                                   "With --per token, also print the N likeliest tokens at its "
+                                   "With --per token, also print the N likeliest tokens at every "
                                    "position, and the natural logarithms of their probabilities.",
                                    "0", 1, 1 << 16)),
       make_option("per-token", OptionType::kFile, "FILE",
@@ -76,7 +76,7 @@ static std::vector<Option> own_options() {
       make_choice("method", "METHOD",
                   "layerwise: long chunks of the stream go through layer after layer. stepwise: "
                   "segment after segment goes through all layers, as in training. The losses are "
-                  "the same.",
+                  "the same, except for rounding.",
                   {"layerwise", "stepwise"}),
       make_integer("chunk",
                    "Number of tokens that go through a layer at once with --method layerwise. It "
@@ -85,8 +85,9 @@ static std::vector<Option> own_options() {
       make_integer(
           "batch",
           "With --method stepwise, read at most N columns of the stream in parallel. Each column "
-          "first reads, without scoring, as many tokens as the context length, so that the result "
-          "is the same. If memory is short, fewer columns are read, and a message reports it.",
+          "except the first begins with tokens that it does not score, at least as many as the "
+          "context length, so that the result is the same. If memory is short, fewer columns are "
+          "read, and a message reports it.",
           "1", 1, 1 << 14)};
 }
 
@@ -101,8 +102,8 @@ static Command command() {
                  make_choice("precision", "PRECISION",
                              "Precision of matrix products, whatever the network was trained with. "
                              "The CPU has float32 and, on some processors, bfloat16; auto is the "
-                             "fastest that the device has. All except float32 change the last "
-                             "digits of the losses.",
+                             "fastest that the device has. Precisions other than float32 change "
+                             "the last digits of the losses.",
                              all_names<machine::Precision>()))),
       {{"qleval -m runs/ql/best --data data/test",
         "the test perplexity with the lengths of training"},
