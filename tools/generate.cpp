@@ -141,7 +141,7 @@ struct NamedTokens {
     const std::string byte = unescaped_name.size() == 1
                                  ? byte_token(static_cast<unsigned char>(unescaped_name[0]))
                                  : named;
-    for (const std::string& text : {unescaped_name, named, byte}) {
+    for (const std::string& text : {unescaped_name, named, byte, eval::shown_piece(named)}) {
       const auto found = std::find(texts.begin(), texts.end(), text);
       if (found != texts.end()) return static_cast<shard::TokenId>(found - texts.begin());
     }

@@ -137,8 +137,7 @@ void pack(const Options& options) {
 
 void info(const Options& options) {
   const std::string format = options.text("format");
-  TableText table =
-      table_of(options, {"name", "tokens", "documents", "vocabulary_size", "words"});
+  TableText table = table_of(options, {"name", "tokens", "documents", "vocabulary_size", "words"});
   std::vector<std::string> parts;
   for (const std::string& path : options.positional()) {
     const PackedFolder place = find_packed_folder(path);

@@ -74,7 +74,7 @@ void check_vocabulary(const std::string& trained_on,
   }
 }
 
-static std::string shown_piece(const std::string& piece) {
+std::string shown_piece(const std::string& piece) {
   const std::string bytes = unescaped(piece).value_or(piece);
   std::string text;
   for (std::size_t i = 0, length = 0; i < bytes.size(); i += length) {

@@ -69,6 +69,8 @@ using TokenTexts = std::vector<std::string>;
 // Takes the content of a vocabulary file, or "". Throws FormatError if the tokens in it are not
 // strings.
 TokenTexts read_token_texts(const std::string& vocabulary_text);
+// Returns the string of a piece that is written with the escapes of ql-vocabulary(5).
+std::string shown_piece(const std::string& piece);
 // Does the same, but returns the bytes that each token adds to a text.
 TokenTexts read_token_bytes(const std::string& vocabulary_text);
 
