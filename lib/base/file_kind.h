@@ -45,8 +45,9 @@ enum class Outlook {
 };
 Outlook outlook(std::string_view head);
 
-// Throws a FormatError when the file that begins with `head` does not have the `expected` content.
-// The error names the file's kind and says how to get the content. Ids may look like text in UTF-16
+// Throws a FormatError when the file that begins with `head` is recognized as something other than
+// the `expected` content. The error names the file's kind and, if there is a way, how to get the
+// content. Ids may look like text in UTF-16
 // or UTF-32, so Content::kRawIds does not refuse such text. `packed_by` is the command that
 // decompresses the file, such as "gzip -dc", or "" if the file is not compressed.
 void check_kind(std::string_view head, Content expected, const std::string& name,

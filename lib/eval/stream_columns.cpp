@@ -33,8 +33,8 @@ double steadily_available_bytes() {
                         : std::exp2(std::floor(std::log2(static_cast<double>(available))));
 }
 
-// A thread takes this many states of a chunk through a layer at a time, in the parts of the layer
-// that treat each state by itself.
+// LayerwiseStep takes this many states per thread through a layer at a time. It does not divide a
+// longer segment, which this estimate ignores.
 constexpr double kStatesOfPiece = 512;
 constexpr double kFloat = 4;
 

@@ -169,7 +169,7 @@ std::string encode_llmc_header(int bytes_per_id, std::int64_t tokens);
 // Megatron stores ids in a .bin file, and the bounds of sequences and documents in an index (.idx):
 //
 //   bytes      type  content
-//   9          text  "MMIDIDX", two zeros
+//   9          text  "MMIDIDX" and two zero bytes
 //   8          u64   version, 1
 //   1          u8    type of the ids in .bin
 //   8          u64   S, number of sequences

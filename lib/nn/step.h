@@ -19,8 +19,9 @@ namespace ql::nn {
 
 // The rows of a batch are independent streams (Step itself), consecutive segments of one stream
 // (LayerwiseStep), or streams whose segment is not complete (DecodeStep). Each kind of step finds
-// the memory of a row in its own way. The memories of independent streams must hold only states of
-// the streams' current documents (forget_other_documents()).
+// the memory of a row in its own way. If memories are reset at documents, those of independent
+// streams hold only states of the current documents: the caller has called
+// forget_other_documents().
 class Step {
  public:
   // run() replaces `memory` by the memory of the next step, stage by stage.

@@ -88,8 +88,8 @@ class FrameStreamReader {
 };
 
 // Returns the checksum that a complete frame stores: the low half of its content's XXH64.
-// compress() always stores a checksum, and decompress() compares it with the content. Frames of
-// other programs may store none: for these it returns nothing.
+// compress() always stores a checksum, and decompress() compares it with the content. A frame
+// of another program may store none; then this function returns nothing.
 std::optional<std::uint32_t> frame_checksum(std::string_view frame);
 
 // The seek table at the end of a shard makes the shard's frames addressable. It has zstd's seekable

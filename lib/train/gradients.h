@@ -118,9 +118,9 @@ class Replicas {
 
   const nn::ModelAtLengths& of(std::size_t slice) const;
 
-  // Runs, on the calling thread, the backward pass of a loss that of(slice) computed. Gradients of
-  // a slice's passes add up. In the last pass each gradient goes to the exchange as soon as it is
-  // complete.
+  // Runs, on the calling thread, the backward pass of a loss. The model of(slice) has computed the
+  // loss. Gradients of a slice's passes add up. In the last pass each gradient goes to the exchange
+  // as soon as it is complete.
   void backward(std::size_t slice, const at::Tensor& loss, bool last_pass);
   // Call this after a step.
   void drop_gradients();

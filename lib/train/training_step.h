@@ -127,7 +127,7 @@ class CpuTrainer : public TrainedNetwork {
     Replicas replicas;
   };
   void set_own_memory(const nn::Memory& memory);
-  // `ids` are [own rows, segment + 1].
+  // `ids` are [rows of this process, segment + 1].
   SliceResult run_slice(std::size_t slice, const at::Tensor& ids, const nn::StepOptions& options);
   std::vector<SliceResult> run_slices(const at::Tensor& ids, const nn::StepOptions& options);
 
