@@ -98,8 +98,8 @@ fs::path final_path(const fs::path& path) {
   while (text.size() > 1 && text.back() == '/') text.pop_back();
   const fs::path name = fs::path(text).filename();
   if (name.empty() || name == "." || name == "..") {
-    throw Error(path.string(), "this is not a name that can be written or replaced",
-                "give the name of a file or folder");
+    throw Error(path.string(), "this path does not end with a name",
+                "end it with the name of a file or folder, not with '.' or '..'");
   }
   return text;
 }
@@ -140,7 +140,8 @@ fs::path file_to_write(const fs::path& named, const std::string& advice) {
   if (::stat(path.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) throw SystemError(path.string(), "write", EISDIR);
     if (!S_ISREG(status.st_mode)) {
-      throw Error(path.string(), "this is a device or pipe, expected the name of a file", advice);
+      throw Error(path.string(), "this is a device, pipe or socket, expected the name of a file",
+                  advice);
     }
   }
   return target_of_links(path, advice);
@@ -165,7 +166,8 @@ TemporaryPath::TemporaryPath(const fs::path& final_path) {
       fmt::format(".{}.{}.{}.tmp", final_path.filename().string(), this_machine(), getpid());
   const std::lock_guard<std::mutex> lock(claims().mutex);
   if (!claims().paths.insert(claimed).second) {
-    throw Error(final_path.string(), "this command is already writing to this name");
+    throw Error(final_path.string(), "this command is already writing to this name",
+                "give each of its outputs another name");
   }
   // Process numbers start anew in a container, so a leftover may carry our own number.
   std::error_code ignored;
@@ -266,7 +268,7 @@ static fs::path folder_to_write(const fs::path& named) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::exists(status) && !fs::is_directory(status)) {
-    throw SystemError(path.string(), "replace by a folder", ENOTDIR);
+    throw SystemError(path.string(), "replace this with a folder", ENOTDIR);
   }
   return path;
 }

@@ -283,7 +283,7 @@ std::string read_content(const std::string& path, Content expected, std::int64_t
     content.resize(before + kPiece);
     content.resize(before + read_fully(input, content.data() + before, kPiece));
     if (static_cast<std::int64_t>(content.size()) > limit) {
-      throw Error(path, fmt::format("the file is larger than {} bytes", limit),
+      throw Error(input.name(), fmt::format("the content is larger than {} bytes", limit),
                   "is it the right file?");
     }
     if (content.size() < before + kPiece) return content;

@@ -45,7 +45,10 @@ RandomAccessFile::RandomAccessFile(const std::filesystem::path& path)
     : name_(path.string()), descriptor_(path, O_RDONLY | O_NONBLOCK, name_) {
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0) throw SystemError(name_, "examine", errno);
-  if (!S_ISREG(status.st_mode)) throw FormatError(name_, "not a regular file");
+  if (!S_ISREG(status.st_mode)) {
+    throw FormatError(name_, "this is not a regular file",
+                      "give a file, not a folder, pipe or device");
+  }
   size_ = status.st_size;
 }
 
@@ -55,8 +58,8 @@ void RandomAccessFile::read(std::int64_t offset, void* data, std::size_t size) c
     const ssize_t got = uninterrupted([&] { return ::pread(descriptor_, out, size, offset); });
     if (got < 0) throw SystemError(name_, "read", errno);
     if (got == 0) {
-      throw FormatError(name_,
-                        fmt::format("the file ends at byte {}, {} bytes too early", offset, size));
+      throw FormatError(name_, fmt::format("the file has at most {} bytes, expected at least {}",
+                                           offset, offset + static_cast<std::int64_t>(size)));
     }
     out += got;
     offset += got;
@@ -120,7 +123,7 @@ void AppendFile::append(std::string_view record) {
     descriptor_.write(record.data(), record.size(), path_.string());
   } catch (...) {
     if (length >= 0 && uninterrupted([&] { return ::ftruncate(descriptor_, length); }) == 0) throw;
-    throw SystemError(path_.string(), "write or shorten", errno);
+    throw SystemError(path_.string(), "add a complete record or remove the incomplete one", errno);
   }
 }
 

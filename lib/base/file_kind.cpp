@@ -36,11 +36,12 @@ struct Row {
 constexpr const char* kExport =
     "export its text or its ids to a file with the program that made it";
 constexpr const char* kColumn =
-    "export its column of text to a plain file with the program that made it";
+    "export its column of text or of ids to a plain file with the program that made it";
 constexpr const char* kPlainText = "save it as plain text in UTF-8";
 constexpr const char* kNumpy =
-    "numpy.load(FILE).astype('<u4').tofile('ids.bin') writes its ids for qlbin pack --input u32";
-constexpr const char* kFetchAgain = "download the file again: a server sent this page in its place";
+    "write its ids with numpy.load(FILE).astype('<u4').tofile('ids.bin'), and give ids.bin to "
+    "qlbin pack --input u32";
+constexpr const char* kFetchAgain = "download the file again if a server sent this in its place";
 
 // A file of ids may begin with any two bytes, so a pattern fixes at least three. A pattern is ASCII
 // text, or has control characters or bytes that UTF-8 text does not have at these offsets.
@@ -87,8 +88,8 @@ constexpr std::array kBinary = {
     Row{FileKind::kOther, 0, "SQLite format 3\0"sv, "an SQLite database", "", kExport},
     Row{FileKind::kOther, 0, "GGUF?\0\0\0"sv, "a GGUF model"},
     Row{FileKind::kOther, 0, "MMIDIDX\0\0"sv, "the index of Megatron's token files", "",
-        "qlbin import --format megatron reads it with its .bin"},
-    Row{FileKind::kWeights, 0, "???\0\0\0\0\0{\""sv, "weights (safetensors)"},
+        "import it and its .bin with qlbin import --format megatron"},
+    Row{FileKind::kWeights, 0, "???\0\0\0\0\0{\""sv, "a file of weights (safetensors)"},
     Row{FileKind::kOther, 0, "%PDF-"sv, "a PDF document", "pdftotext FILE -", "", true},
     Row{FileKind::kOther, 0, "%!PS-Adobe"sv, "a PostScript document", "ps2ascii FILE", "", true},
     Row{FileKind::kOther, 0, "{\\rtf1"sv, "an RTF document", "", kPlainText},
@@ -98,14 +99,14 @@ constexpr std::array kBinary = {
     Row{FileKind::kOther, 0, "\x89PNG\r\n\x1A\n"sv, "a PNG picture"},
     Row{FileKind::kOther, 0, "\xFF\xD8\xFF"sv, "a JPEG picture"},
     Row{FileKind::kOther, 0, "GIF8?a"sv, "a GIF picture"},
-    Row{FileKind::kOther, 0, "\0\0\0?ftyp"sv, "a film or sound (MP4)"},
+    Row{FileKind::kOther, 0, "\0\0\0?ftyp"sv, "a film or sound (MP4), or a picture (HEIF)"},
     Row{FileKind::kOther, 0, "RIFF????WAVE"sv, "a sound (WAVE)"},
     Row{FileKind::kOther, 0, "RIFF????WEBP"sv, "a WebP picture"},
     Row{FileKind::kOther, 0, "RIFF????AVI "sv, "a film (AVI)"},
-    Row{FileKind::kOther, 0, "OggS\0"sv, "a sound (Ogg)"},
+    Row{FileKind::kOther, 0, "OggS\0"sv, "a film or sound (Ogg)"},
     Row{FileKind::kOther, 0, "fLaC\0"sv, "a sound (FLAC)"},
     Row{FileKind::kOther, 0, "ID3?\0"sv, "a sound (MP3)"},
-    Row{FileKind::kOther, 0, "\x1A\x45\xDF\xA3"sv, "a film (WebM, Matroska)"},
+    Row{FileKind::kOther, 0, "\x1A\x45\xDF\xA3"sv, "a film or sound (WebM, Matroska)"},
     Row{FileKind::kOther, 0, "II*\0"sv, "a TIFF picture"},
     Row{FileKind::kOther, 0, "MM\0*"sv, "a TIFF picture"},
     Row{FileKind::kOther, 0, "BM????\0\0\0\0"sv, "a BMP picture"},
@@ -272,9 +273,9 @@ bool is_binary(std::string_view head) {
 }
 
 // These are in the order of Content. kAnything has no name, because it refuses no file.
-constexpr std::array kContentNames = {"text in UTF-8",  "decimal ids",          "token ids",
-                                      "a token stream", "a vocabulary",         "a list of names",
-                                      "JSON",           "weights (safetensors)"};
+constexpr std::array kContentNames = {
+    "plain text in UTF-8", "decimal ids",     "token ids", "a token stream",
+    "a vocabulary",        "a list of names", "JSON",      "weights (safetensors)"};
 static_assert(kContentNames.size() == static_cast<std::size_t>(Content::kAnything));
 
 // Returns advice on how to get the content that `command` writes. `packed_by` is the command that
@@ -285,11 +286,11 @@ std::string advice_to_run(std::string command, bool wants_file, Content expected
                            expected == Content::kTokenStream;
   if (!packed_by.empty()) {
     const std::string unpack = packed_by + " FILE";
-    if (wants_file) return fmt::format("unpack it first: {} > OTHER, and then {}", unpack, command);
-    command.replace(command.find("FILE"), std::string_view("FILE").size(), "-");
-    command = fmt::format("{} | {}", unpack, command);
+    command.replace(command.find("FILE"), std::string_view("FILE").size(),
+                    wants_file ? "UNPACKED" : "-");
+    command = fmt::format("{} {} {}", unpack, wants_file ? "> UNPACKED &&" : "|", command);
   }
-  if (!takes_pipes) return fmt::format("unpack it first: {} > OTHER", command);
+  if (!takes_pipes) return fmt::format("give its content in a file: {} > OTHER", command);
   return fmt::format("give it through a pipe: {} | {} ... -", command, invoked_tool());
 }
 
@@ -361,22 +362,26 @@ void check_kind(std::string_view head, Content expected, const std::string& name
            packed_by);
   }
   if (expected == Content::kRawIds && is_ascii_text(head)) {
-    refuse(name, "text", expected,
-           "encode it with qltok encode, or give --input ids if it has decimal ids", packed_by);
+    refuse(
+        name, "text", expected,
+        "encode it with qltok encode, or pack it with qlbin pack --input ids if it has decimal ids",
+        packed_by);
   }
   const bool may_have_zeros =
       expected == Content::kRawIds || expected == Content::kWeights || expected == Content::kNames;
   if (may_have_zeros) return;
+  constexpr const char* kPackIds = "pack it with qlbin pack --input u16 or u32 if it has token ids";
   if (const std::string encoding = encoding_of(head); !encoding.empty()) {
     const bool ids = expected == Content::kText && *encoding_without_mark(head) != '\0';
     refuse(name, fmt::format("text in {}{}", encoding, ids ? ", or a file of token ids" : ""),
            expected,
            advice_to_run(fmt::format("iconv -f {} -t UTF-8 FILE", encoding), false, expected,
-                         packed_by),
+                         packed_by) +
+               (ids ? fmt::format(", {}", kPackIds) : ""),
            packed_by);
   }
   if (expected == Content::kText && is_binary(head)) {
-    refuse(name, "binary data", expected, "pack ids with qlbin pack --input u16 or u32", packed_by);
+    refuse(name, "binary data", expected, kPackIds, packed_by);
   }
 }
 

@@ -14,7 +14,7 @@ WorkerThreads::WorkerThreads(int threads) {
   } catch (const std::system_error&) {
     // The system grants no more threads. The threads that run do all the work, only more slowly.
     if (threads_.empty()) {
-      throw Error("threads", "the system refuses to start any", "give --threads 1");
+      throw Error("", "the system refuses to start a thread", "give --threads 1");
     }
   }
 }

@@ -16,15 +16,17 @@ namespace {
 
 void refuse_non_finite(const Json& json) {
   if (json.is_number_float() && !std::isfinite(json.get<double>())) {
-    throw Error("", "JSON cannot hold the number NaN or infinity");
+    throw Error("", "JSON cannot hold NaN or infinity");
   }
   if (json.is_structured()) {
     for (const Json& item : json) refuse_non_finite(item);
   }
 }
 
-const char* type_name(const Json& json) {
-  if (json.is_number_float()) return "a fraction";
+// A number that the parser takes for a floating-point number may be a whole number, such as 2.0, so
+// the text has the number.
+std::string type_name(const Json& json) {
+  if (json.is_number_float()) return fmt::format("the number {}", json.dump());
   if (json.is_number()) return "a whole number";
   if (json.is_string()) return "a string";
   if (json.is_boolean()) return "true or false";

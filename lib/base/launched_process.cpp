@@ -37,10 +37,11 @@ int number(const Variable& variable, const char* name, int least, int most, int 
   if (text == nullptr) return absent;
   const std::optional<std::int64_t> value = parse_integer(text);
   if (!value || *value < least || *value > most) {
-    throw UsageError(
-        name,
-        fmt::format("this environment variable is '{}', expected a whole number from {} to {}",
-                    text, least, most));
+    const std::string allowed = least == most
+                                    ? fmt::format("{}", least)
+                                    : fmt::format("a whole number from {} to {}", least, most);
+    throw UsageError(name,
+                     fmt::format("this environment variable is '{}', expected {}", text, allowed));
   }
   return static_cast<int>(*value);
 }
@@ -99,7 +100,7 @@ void find_address(const Variable& variable, const Names& names, LaunchedProcess&
     if (address.empty()) {
       throw UsageError(
           "MASTER_ADDR",
-          "this environment variable is not set, but the processes are on several machines",
+          "this environment variable is unset or empty, but the processes are on several machines",
           "set it to the host name of the machine of process 0");
     }
   }

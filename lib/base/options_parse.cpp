@@ -266,7 +266,7 @@ std::string value_problem(const Option& option, const std::string& value) {
       break;
   }
   for (const std::string& item : split(value, ',')) {
-    if (item.empty()) return "expected items separated by single commas";
+    if (item.empty()) return "expected whole numbers separated by single commas";
     if (std::string problem = integer_problem(option, item); !problem.empty()) return problem;
   }
   return "";

@@ -290,11 +290,12 @@ void run_filter(const std::filesystem::path& program, const std::vector<std::str
     // The child may have had no handler yet for the stop signal that we passed on, so that the
     // signal ended the child.
     if (WTERMSIG(status) == stop_signal()) check_for_stop();
-    throw Error(
-        program.filename().string(),
-        fmt::format("was ended by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status))),
-        WTERMSIG(status) == SIGKILL ? "the usual reason is that memory ran out: try smaller sizes"
-                                    : "");
+    throw Error(program.filename().string(),
+                fmt::format("this program was ended by signal {} ({})", WTERMSIG(status),
+                            ::strsignal(WTERMSIG(status))),
+                WTERMSIG(status) == SIGKILL
+                    ? fmt::format("the usual reason is that memory ran out: {}", kMemoryRemedy)
+                    : "");
   }
   if (exit_code != 0 && !by_closed_pipe) throw AlreadyReported(exit_code);
   if (problem) std::rethrow_exception(problem);

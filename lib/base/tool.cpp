@@ -73,8 +73,9 @@ Option files_from_option() {
 std::vector<std::string> input_names(const Options& options) {
   if (!options.has("files-from")) return options.positional();
   if (!options.positional().empty()) {
-    throw UsageError("--files-from", "this option does not go with names on the command line",
-                     fmt::format("put '{}' into the list", options.positional().front()));
+    throw UsageError(
+        "--files-from", "this option does not go with names on the command line",
+        fmt::format("put all names, such as '{}', into the list", options.positional().front()));
   }
   const std::string path = options.text("files-from");
   const std::string list = path == "-" ? "standard input" : path;
@@ -123,7 +124,8 @@ Content content_of(const Options& options, Content expected) {
 TableText table_of(const Options& options, std::vector<std::string> first) {
   const std::string columns = options.has("columns") ? options.text("columns") : "";
   if (!columns.empty() && options.text("format") != "tsv") {
-    throw UsageError("--columns", "is for tables only", "add --format tsv, or leave --columns out");
+    throw UsageError("--columns", "this option is for tables only",
+                     "give --format tsv, or leave --columns out");
   }
   return {columns, ::isatty(STDOUT_FILENO) == 1, std::move(first)};
 }

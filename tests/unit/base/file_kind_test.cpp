@@ -39,7 +39,8 @@ std::string tar_header() {
 
 const std::string kSentence = "The cat sat on the mat, and the dog \xE2\x80\x94 away.\n";
 
-TEST_CASE("check_kind: a file that is not text in UTF-8 is refused with its kind and advice") {
+TEST_CASE(
+    "check_kind: a file that is not plain text in UTF-8 is refused with its kind and advice") {
   const std::string words(100, 'x');
   const std::vector<KindCase> cases = {
       // These are plain text, some of it with beginnings like those of other kinds.
@@ -74,13 +75,14 @@ TEST_CASE("check_kind: a file that is not text in UTF-8 is refused with its kind
       {"/annex of the house\n", ""},
       // These are packed files and archives.
       {"PK\x03\x04\x14\0\0\0"s + words,
-       "this is a zip archive, not text in UTF-8; give it through "
+       "this is a zip archive, not plain text in UTF-8; give it through "
        "a pipe: unzip -p FILE | PROGRAM ... -, or give --raw"},
       {"PK\x05\x06"s + std::string(18, '\0'), "an empty zip archive"},
       {"\xFD\x37zXZ\0\0\x04"s,
-       "this is xz data, not text in UTF-8; give it through a pipe: xzcat FILE |"},
+       "this is xz data, not plain text in UTF-8; give it through a pipe: xzcat FILE |"},
       {"\x5D\0\0\x80\0\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF"s, "lzma data"},
-      {"BZh91AY&SY\x12\x34", "bzip2 data, not text in UTF-8; give it through a pipe: bzcat FILE |"},
+      {"BZh91AY&SY\x12\x34",
+       "bzip2 data, not plain text in UTF-8; give it through a pipe: bzcat FILE |"},
       {"BZh9\x17\x72\x45\x38\x50\x90\0\0\0\0"s, "empty bzip2 data"},
       {"\x04\x22\x4D\x18\x64", "lz4 data"},
       {"LZIP\x01\x0C", "lzip data"},
@@ -88,7 +90,8 @@ TEST_CASE("check_kind: a file that is not text in UTF-8 is refused with its kind
       {"\x1F\x9D\x90\x01", "Unix compress data (.Z)"},
       {"7z\xBC\xAF\x27\x1C\0\x04"s, "a 7z archive"},
       {"Rar!\x1A\x07\x01\0"s, "a rar archive"},
-      {tar_header(), "a tar archive, not text in UTF-8; give it through a pipe: tar -xOf FILE |"},
+      {tar_header(),
+       "a tar archive, not plain text in UTF-8; give it through a pipe: tar -xOf FILE |"},
       {"!<arch>\ndebian-binary", "an ar archive"},
       // These are compressed twice; the outer layer was unpacked.
       {"\x1F\x8B\x08\0"s, "gzip data"},
@@ -106,7 +109,7 @@ TEST_CASE("check_kind: a file that is not text in UTF-8 is refused with its kind
       {"MMIDIDX\0\0\x01"s, "the index of Megatron's token files"},
       {"\x58\x0A\0\0\0\0\0\0{\"__metadata__\""s, "weights (safetensors)"},
       {"%PDF-1.7\n%\xE2\xE3\xCF\xD3\n",
-       "a PDF document, not text in UTF-8; give it through a pipe: pdftotext FILE - |"},
+       "a PDF document, not plain text in UTF-8; give it through a pipe: pdftotext FILE - |"},
       {"%!PS-Adobe-3.0\n", "a PostScript document"},
       {"{\\rtf1\\ansi", "an RTF document"},
       {"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1\0"s, "an office document"},
@@ -116,10 +119,10 @@ TEST_CASE("check_kind: a file that is not text in UTF-8 is refused with its kind
       {"GIF89a\x01", "a GIF picture"},
       {"\0\0\0\x20"s + "ftypisom", "a film or sound"},
       {"RIFF\x24\x08\0\0WAVEfmt "s, "a sound"},
-      {"OggS\0\x02"s, "a sound"},
+      {"OggS\0\x02"s, "a film or sound"},
       // These texts stand in for another file.
       {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
-       "a Git LFS pointer in place of the file, not text in UTF-8; fetch the file: git lfs "
+       "a Git LFS pointer in place of the file, not plain text in UTF-8; fetch the file: git lfs "
        "pull"},
       {"/annex/objects/SHA256E-s14--5891b5\n", "a git-annex pointer"},
       {"outs:\n- md5: a304afb96060aad90176268345e10355\n  path: data.txt\n", "a .dvc file"},
@@ -148,18 +151,20 @@ TEST_CASE("check_kind: a file that is not text in UTF-8 is refused with its kind
       {"Entry not found", "a server's error message"},
       // These are files of these tools.
       {"QLTOKENS\x01\0\0\0"s,
-       "this is a token stream, not text in UTF-8; give it through a pipe: qltok decode FILE |"},
+       "this is a token stream, not plain text in UTF-8; give it through a pipe: qltok decode FILE "
+       "|"},
       {"{\n  \"format\": \"ql-vocabulary\",\n", "a file of the format ql-vocabulary"},
       {"{\"format\":\"ql-manifest\",", "a file of the format ql-manifest"},
       {"{\"text\": \"The cat sat.\"}\n{\"text\": \"\"}\n",
-       "JSON with the text in it, not text in UTF-8; give it through a pipe: jq -r .text FILE |"},
+       "JSON with the text in it, not plain text in UTF-8; give it through a pipe: jq -r .text "
+       "FILE |"},
       // These are text in other encodings, with a mark and without one.
       {"\xFF\xFE" + widened("The cat", 2, false), "text in UTF-16, "},
       {"\xFE\xFF" + widened("The cat", 2, true), "text in UTF-16, "},
       {"\xFF\xFE\0\0"s + widened("The cat", 4, false), "text in UTF-32, "},
       {"\0\0\xFE\xFF"s + widened("The cat", 4, true), "text in UTF-32, "},
       {widened("The cat sat.", 2, false),
-       "text in UTF-16LE, or a file of token ids, not text in UTF-8; "
+       "text in UTF-16LE, or a file of token ids, not plain text in UTF-8; "
        "give it through a pipe: iconv -f UTF-16LE -t UTF-8 FILE |"},
       {widened("The cat sat.", 2, true), "text in UTF-16BE"},
       {widened("The cat sat.", 4, false), "text in UTF-32LE"},

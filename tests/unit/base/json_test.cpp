@@ -113,13 +113,13 @@ TEST_CASE("JsonObject: typed access") {
   CHECK_THROWS_AS(object.integers("n"), FormatError);
   CHECK_THROWS_AS(object.object("l"), FormatError);
   CHECK(complaint<FormatError>([&] { object.integer("f"); }) ==
-        "f.json: f: expected a whole number, found a fraction");
+        "f.json: f: expected a whole number, found the number 1.9");
   CHECK(complaint<FormatError>([&] { object.integer("neg", 0); }) ==
         "f.json: neg: expected at least 0, found -1");
   CHECK(complaint<FormatError>([&] { object.integer("n", 0, 2); }) ==
         "f.json: n: expected at most 2, found 3");
   CHECK(complaint<FormatError>([&] { object.integers("m"); }) ==
-        "f.json: m[1]: expected a whole number, found a fraction");
+        "f.json: m[1]: expected a whole number, found the number 2.0");
   CHECK(complaint<FormatError>([&] { object.text("absent"); }) ==
         "f.json: the key 'absent' is missing");
   CHECK(complaint<FormatError>([&] {

@@ -167,9 +167,11 @@ TEST_CASE("parse_options: bad values name the option, the value and what is allo
         "'18446744073709551615'" +
             see);
   CHECK(pack_complaint({"--lengths=4,,8"}) ==
-        "pack: option --lengths: expected items separated by single commas, found '4,,8'" + see);
+        "pack: option --lengths: expected whole numbers separated by single commas, found '4,,8'" +
+            see);
   CHECK(pack_complaint({"--lengths", ""}) ==
-        "pack: option --lengths: expected items separated by single commas, found ''" + see);
+        "pack: option --lengths: expected whole numbers separated by single commas, found ''" +
+            see);
   CHECK(pack_complaint({"--rate", "1.5x"}) ==
         "pack: option --rate: expected a number like 0.25 or 2.5e-4, found '1.5x'" + see);
   CHECK(pack_complaint({"--input", "idz"}) ==

@@ -67,8 +67,8 @@ TEST_CASE("run_filter: a filter gets its input, and its output is returned") {
 
 TEST_CASE("run_filter: how a filter ends") {
   CHECK_THROWS_WITH_AS(filtered("echo x; exit 3"), "ended with exit code 3", AlreadyReported);
-  CHECK_THROWS_WITH_AS(filtered("kill -9 $$"), doctest::Contains("sh: was ended by signal 9"),
-                       Error);
+  CHECK_THROWS_WITH_AS(filtered("kill -9 $$"),
+                       doctest::Contains("sh: this program was ended by signal 9"), Error);
   // The filter's failure is the reason for the reader's error, so it is reported.
   const auto complain = [](InputFile& output) {
     rest_of(output);

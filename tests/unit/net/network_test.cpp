@@ -110,7 +110,7 @@ TEST_CASE("network_from_json: wrong keys, types and lengths name the file and th
   CHECK(message_of([](Json& json) { json["dropot"] = 0.1; }) ==
         "test.json: unknown key 'dropot'; did you mean 'dropout'?");
   CHECK(message_of([](Json& json) { json["d_model"] = 1.5; }) ==
-        "test.json: d_model: expected a whole number, found a fraction");
+        "test.json: d_model: expected a whole number, found the number 1.5");
   CHECK(message_of([](Json& json) { json["architecture"] = "lstm"; }) ==
         "test.json: architecture: 'lstm' is unknown; known names are transformer-ql, "
         "transformer-xl, compressive, multi-scale, vanilla");

@@ -177,7 +177,7 @@ TEST_CASE(
   const auto ending = in_child([&] {
     ::alarm(10);
     for (const fs::path& name : {data, path}) {
-      if (!contains(verdict(name), "manifest.json: not a regular file")) return 1;
+      if (!contains(verdict(name), "manifest.json: this is not a regular file")) return 1;
     }
     return 0;
   });
