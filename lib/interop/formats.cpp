@@ -51,7 +51,7 @@ void check_width(int bytes_per_id, const shard::VocabularyInfo& vocabulary,
   if (bytes_per_id >= vocabulary.bytes_per_id()) return;
   throw UsageError(
       options.u16,
-      fmt::format("u16 ids cannot name the {} entries of the vocabulary", vocabulary.size),
+      fmt::format("u16 ids cannot name all {} entries of the vocabulary", vocabulary.size),
       fmt::format("give {} if the ids have 4 bytes, or the vocabulary that they were made with",
                   options.u32));
 }
@@ -75,10 +75,13 @@ void warn_of_wider_ids(const std::string& name, int bytes_per_id, const TokenId*
 std::string outside_id_advice(std::string_view bytes, int bytes_per_id,
                               std::int64_t vocabulary_size, const WidthOptions& options) {
   if (bytes_per_id == 2 && are_u16(bytes, 1, vocabulary_size)) {
-    return "in big-endian order all ids are inside: swap the bytes of the file with dd conv=swab";
+    return "in big-endian order, the ids here are inside: swap the bytes of the file with dd "
+           "conv=swab";
   }
-  if (bytes_per_id == 4 && are_u16(bytes, 0, vocabulary_size)) {
-    return fmt::format("read as u16, all ids are inside: give {}", options.u16);
+  // check_width() refuses u16 for a larger vocabulary.
+  constexpr std::int64_t kMostU16 = std::int64_t{1} << 16;
+  if (bytes_per_id == 4 && vocabulary_size <= kMostU16 && are_u16(bytes, 0, vocabulary_size)) {
+    return fmt::format("read as u16, the ids here are inside: give {}", options.u16);
   }
   return fmt::format(
       "give the vocabulary of these ids, or its size (--vocab-size), or {} with their width",
@@ -173,8 +176,8 @@ IdRun read_llmc_header(const RandomAccessFile& file, const std::string& name) {
     throw FormatError(name, what, "is it a complete token file that llm.c's scripts wrote?");
   };
   if (file.size() < kHeaderBytes) {
-    fail(fmt::format("the file has {} bytes, less than the header of llm.c's token files",
-                     file.size()));
+    fail(fmt::format("the file is shorter than the header of llm.c's token files: {} of {} bytes",
+                     file.size(), kHeaderBytes));
   }
   char bytes[12];
   file.read(0, bytes, sizeof bytes);
@@ -186,13 +189,15 @@ IdRun read_llmc_header(const RandomAccessFile& file, const std::string& name) {
                      kMagic32));
   }
   const std::uint32_t expected = magic == kMagic16 ? kVersion16 : kVersion32;
-  if (version != expected) fail(fmt::format("version {}, expected {}", version, expected));
+  if (version != expected) {
+    fail(fmt::format("the header states version {}, expected {}", version, expected));
+  }
   const int bytes_per_id = magic == kMagic16 ? 2 : 4;
   const std::int64_t size = kHeaderBytes + tokens * bytes_per_id;
   if (file.size() != size) {
     fail(fmt::format(
-        "the file has {} bytes, expected {} for the {} tokens that its header announces",
-        file.size(), size, tokens));
+        "the file has {} bytes, expected {} for the {} token{} that its header announces",
+        file.size(), size, tokens, tokens == 1 ? "" : "s"));
   }
   return {kHeaderBytes, tokens, {bytes_per_id, false}};
 }
@@ -209,7 +214,7 @@ constexpr std::string_view kMagic{"MMIDIDX\0\0", 9};
 constexpr std::uint64_t kVersion = 1;
 constexpr std::int64_t kIndexHeaderBytes = 34, kLongestSequence = INT32_MAX;
 constexpr std::uint8_t kU16 = 8, kI32 = 4;  // type codes
-constexpr const char* kRemedy = "is it a complete index that Megatron wrote?";
+constexpr const char* kRemedy = "are the index and its .bin complete, and did Megatron write both?";
 
 void MegatronIndex::fail(const std::string& what) const { throw FormatError(name_, what, kRemedy); }
 
@@ -218,15 +223,18 @@ MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t dat
   const std::string head = file_.head();
   if (head.substr(0, kMagic.size()) != kMagic) check_kind(head, Content::kRawIds, name_);
   if (file_.size() < kIndexHeaderBytes) {
-    fail(fmt::format("the file has {} bytes, less than the header of an index", file_.size()));
+    fail(fmt::format("the file is shorter than the header of an index: {} of {} bytes",
+                     file_.size(), kIndexHeaderBytes));
   }
   char header[kIndexHeaderBytes];
   file_.read(0, header, sizeof header);
   if (std::string_view(header, kMagic.size()) != kMagic) {
-    fail("not a Megatron index: it does not begin with \"MMIDIDX\"");
+    fail("this is not a Megatron index: it does not begin with \"MMIDIDX\" and two zero bytes");
   }
   const auto version = load_little_endian<std::uint64_t>(header + 9);
-  if (version != kVersion) fail(fmt::format("version {}, expected {}", version, kVersion));
+  if (version != kVersion) {
+    fail(fmt::format("the header states version {}, expected {}", version, kVersion));
+  }
   // The keys are Megatron's type codes. i8 is too small for ids, and the codes 6 and 7 are
   // floating-point types.
   static const std::map<int, IdType> kTypes = {
@@ -243,11 +251,12 @@ MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t dat
   const auto size = static_cast<std::uint64_t>(file_.size());
   if (sequences > size / 12 || boundaries > size / 8 ||
       size != kIndexHeaderBytes + 12 * sequences + 8 * boundaries) {
-    fail(fmt::format(
-        "the file has {} bytes, but its header announces {} sequences and {} document boundaries",
-        size, sequences, boundaries));
+    fail(
+        fmt::format("the file has {} bytes, which contradicts the counts in its header (sequences: "
+                    "{}, document boundaries: {})",
+                    size, sequences, boundaries));
   }
-  if (boundaries == 0) fail("no document boundaries, expected at least one");
+  if (boundaries == 0) fail("the header announces no document boundaries, expected at least one");
   sequences_ = static_cast<std::int64_t>(sequences);
   boundaries_ = static_cast<std::int64_t>(boundaries);
   const std::int64_t places = kIndexHeaderBytes + 4 * sequences_;
@@ -261,14 +270,13 @@ std::int64_t MegatronIndex::next_sequence() {
   const std::uint32_t length = lengths_.next();
   const std::uint64_t place = places_.next();
   if (place != static_cast<std::uint64_t>(position_)) {
-    fail(
-        fmt::format("sequence {} begins at byte {} of the tokens, expected byte {}, where the "
-                    "previous sequence ends",
-                    sequence_, place, position_));
+    fail(fmt::format("sequence {} begins at byte {} of the .bin, expected byte {}{}", sequence_,
+                     place, position_, sequence_ == 0 ? "" : ", where the previous sequence ends"));
   }
   if (length > kLongestSequence || length > (data_bytes_ - position_) / type_.bytes) {
-    fail(fmt::format("sequence {} has {} tokens, more than the .bin has from byte {} of {} on",
-                     sequence_, length, position_, data_bytes_));
+    fail(fmt::format(
+        "sequence {} begins at byte {} and has {} token{}, but the .bin ends at byte {}", sequence_,
+        position_, length, length == 1 ? "" : "s", data_bytes_));
   }
   position_ += static_cast<std::int64_t>(length) * type_.bytes;
   ++sequence_;
@@ -279,15 +287,15 @@ bool MegatronIndex::next_document(std::int64_t& tokens) {
   if (boundary_ == 0) {
     ++boundary_;
     if (const std::uint64_t first = documents_.next(); first != 0) {
-      fail(fmt::format("documents begin at sequence {}, expected 0", first));
+      fail(fmt::format("the first document begins at sequence {}, expected 0", first));
     }
   }
   if (boundary_ == boundaries_) {
     if (sequence_ != sequences_) {
-      fail(fmt::format("the last document ends at sequence {} of {}", sequence_, sequences_));
+      fail(fmt::format("the documents end after {} of {} sequences", sequence_, sequences_));
     }
     if (position_ != data_bytes_) {
-      fail(fmt::format("the sequences take {} bytes, but the .bin has {} bytes", position_,
+      fail(fmt::format("the sequences take only {} of {} bytes of the .bin", position_,
                        data_bytes_));
     }
     return false;

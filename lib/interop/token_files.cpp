@@ -56,9 +56,10 @@ IdRun find_ids(const RandomAccessFile& file, const std::string& name, Format for
   if (format == Format::kLlmc) return read_llmc_header(file, name);
   const int width = format == Format::kU32 ? 4 : 2;
   if (file.size() % width != 0) {
-    throw FormatError(
-        name, fmt::format("{} bytes are not a whole number of u{} ids", file.size(), 8 * width),
-        "the file is cut off, or its ids have another width");
+    throw FormatError(name,
+                      fmt::format("the file has {} byte{}, not a whole number of u{} ids",
+                                  file.size(), file.size() == 1 ? "" : "s", 8 * width),
+                      "the file is cut off, or its ids have another width");
   }
   return {0, file.size() / width, {width, false}};
 }
@@ -204,10 +205,12 @@ void export_tokens(shard::MultiReader& data, const fs::path& folder, const Expor
                    const shard::TokensDone& done) {
   const shard::TokenReader& first = data.folders().front();
   if (first.vocabulary().size > largest_vocabulary(options.format)) {
-    throw Error(first.name(),
-                fmt::format("the vocabulary has {} entries, but this format has ids for at most {}",
-                            first.vocabulary().size, largest_vocabulary(options.format)),
-                "choose another format, such as u32");
+    throw Error(
+        first.name(),
+        fmt::format("the vocabulary has {} entries, but the format {} has ids for at most {}",
+                    first.vocabulary().size, to_text(options.format),
+                    largest_vocabulary(options.format)),
+        "choose another format, such as u32");
   }
   const int bytes_per_id = options.format == Format::kU32 ? 4 : first.vocabulary().bytes_per_id();
   shard::NewFolder target(shard::check_empty_target(folder));
@@ -341,9 +344,10 @@ void read_raw_ids(InputFile& file, int bytes_per_id, const shard::VocabularyInfo
   while (const std::size_t got = read_fully(input, buffer.data(), buffer.size())) {
     check_for_stop();
     if (got % static_cast<std::size_t>(bytes_per_id) != 0) {
+      const std::int64_t complete = tokens + static_cast<std::int64_t>(got) / bytes_per_id;
       throw FormatError(input.name(),
-                        fmt::format("the input ends within an id of {} bytes, after {} tokens",
-                                    bytes_per_id, tokens + static_cast<std::int64_t>(ids.size())),
+                        fmt::format("the input ends within an id of {} bytes, after {} token{}",
+                                    bytes_per_id, complete, complete == 1 ? "" : "s"),
                         "the input is cut off, or its ids have another width");
     }
     shard::decode_ids(buffer.data(), got, bytes_per_id, ids);
@@ -398,7 +402,7 @@ class RawIdWriter : public shard::TokenSink {
     if (bytes_per_id >= vocabulary.bytes_per_id()) return;
     throw Error(
         "", fmt::format("ids of a vocabulary with {} entries do not fit into u16", vocabulary.size),
-        "use u32");
+        "give --output u32");
   }
   void write(const shard::TokenId* ids, std::size_t count) override {
     if (shard::kIdsAreBytes && bytes_per_id_ == sizeof(shard::TokenId)) {

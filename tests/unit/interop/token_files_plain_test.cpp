@@ -98,9 +98,9 @@ TEST_CASE("make_token_writer: read_raw_ids() reads the ids back, across buffers"
 TEST_CASE("read_raw_ids: cut ids, ids outside the vocabulary and too wide ids are refused") {
   CHECK(parse_raw("", 2).empty());
   CHECK(contains(complaint([] { parse_raw(std::string("\1\0\2", 3), 2); }),
-                 "ends within an id of 2 bytes"));
+                 "ends within an id of 2 bytes, after 1 token"));
   CHECK(contains(complaint([] { parse_raw(std::string("\1\0\2\0\3\0", 6), 4); }),
-                 "ends within an id of 4 bytes"));
+                 "ends within an id of 4 bytes, after 1 token"));
   CHECK(contains(complaint([] { parse_raw("\1\2\3", 2); }), "ends within"));
   CHECK(contains(complaint([] { parse_raw(std::string("\1\0\xE8\x03", 4), 2); }),
                  "token 1: id 1000 is outside the vocabulary of 1000 entries"));
@@ -162,7 +162,7 @@ TEST_CASE("read_raw_ids: the advice about an id outside the vocabulary") {
   CHECK(contains(verdict(std::string("\1\0\2\0\xE7\3\3\0", 8), 4, 1000), "give --input u16"));
   CHECK(contains(verdict(std::string("\xE8\3\2\0\0\xFF\3\0", 8), 4, 1000),
                  "give the vocabulary of these ids, or its size (--vocab-size), or --input with"));
-  CHECK(contains(verdict("", 2, 65537), "--input u16: u16 ids cannot name the 65537 entries"));
+  CHECK(contains(verdict("", 2, 65537), "--input u16: u16 ids cannot name all 65537 entries"));
   CHECK(verdict("", 2, 65536).empty());
   CHECK(verdict("", 4, 65537).empty());
 }

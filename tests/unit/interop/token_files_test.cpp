@@ -145,7 +145,7 @@ TEST_CASE("import_tokens: nanoGPT: raw ids") {
   const auto rules = rules_of(Format::kNanogpt, 65536, 0);
   CHECK(import_bytes(list_of({7, 65535, 0, 1}, 2), rules) == Documents{{7, 65535, 0}, {1}});
   CHECK(import_bytes("", rules).empty());
-  CHECK(contains(complaint([&] { import_bytes("abc", rules); }), "3 bytes are not a whole number"));
+  CHECK(contains(complaint([&] { import_bytes("abc", rules); }), "3 bytes, not a whole number"));
   // The file is longer than the buffer of a read.
   std::vector<std::int64_t> ids;
   for (std::int64_t i = 0; i < 200001; ++i) ids.push_back(1 + i % 60000);
@@ -159,7 +159,7 @@ TEST_CASE("import_tokens: u32: nanoGPT's file with wider ids") {
         Documents{{7}, {9, 1}});
   CHECK(import_bytes("", rules).empty());
   CHECK(contains(complaint([&] { import_bytes("abcdef", rules); }),
-                 "6 bytes are not a whole number of u32 ids"));
+                 "6 bytes, not a whole number of u32 ids"));
   const ScratchFolder scratch;
   for (const std::int64_t vocabulary : {1000, 100000}) {
     const std::string data = (scratch / std::to_string(vocabulary)).string();
@@ -182,7 +182,7 @@ TEST_CASE("import_tokens: u16 ids and a vocabulary that exceeds them") {
   };
   CHECK(verdict(Format::kNanogpt, 65536).empty());
   CHECK(contains(verdict(Format::kNanogpt, 65537),
-                 "--format nanogpt: u16 ids cannot name the 65537 entries of the vocabulary"));
+                 "--format nanogpt: u16 ids cannot name all 65537 entries of the vocabulary"));
   CHECK(verdict(Format::kLlmc, 65536).empty());
   CHECK(contains(verdict(Format::kLlmc, 65537), "file.bin: the header states u16 ids"));
   CHECK(import_bytes(llmc_file(ids, true), rules_of(Format::kLlmc, 65537)) == Documents{{1, 2, 3}});
@@ -248,8 +248,8 @@ TEST_CASE("import_tokens: llm.c: headers that do not agree with the file are ref
     return verdict(bytes);
   };
   CHECK(verdict(good).empty());
-  CHECK(contains(verdict(""), "0 bytes, less than the header"));
-  CHECK(contains(verdict(good.substr(0, 1023)), "less than the header"));
+  CHECK(contains(verdict(""), ": 0 of 1024 bytes"));
+  CHECK(contains(verdict(good.substr(0, 1023)), ": 1023 of 1024 bytes"));
   CHECK(contains(verdict(good + "xx"), "1032 bytes, expected 1030 for the 3 tokens"));
   CHECK(contains(with(0, 20240521),
                  "begins with the number 20240521, expected 20240520 or 20240801"));
@@ -282,15 +282,20 @@ TEST_CASE("import_tokens: Megatron: an index that contradicts itself or the toke
   CHECK(contains(after([](Index& index) { index.version = 2; }), "version 2, expected 1"));
   CHECK(contains(after([](Index& index) { index.type = 6; }), "type code of the ids is 6"));
   CHECK(contains(after([](Index& index) { index.type = 0; }), "type code of the ids is 0"));
-  CHECK(contains(after([](Index& index) { index.lengths[1] = 4; }), "sequence 1 has 4 tokens"));
+  CHECK(contains(after([](Index& index) { index.lengths[1] = 4; }),
+                 "has 4 tokens, but the .bin ends at byte 10"));
   CHECK(contains(after([](Index& index) { index.lengths[1] = 2; }),
-                 "the sequences take 8 bytes, but the .bin has 10 bytes"));
-  CHECK(contains(after([](Index& index) { index.lengths[0] = -1; }), "sequence 0 has 4294967295"));
+                 "the sequences take only 8 of 10 bytes of the .bin"));
+  CHECK(contains(after([](Index& index) { index.lengths[0] = -1; }),
+                 "sequence 0 begins at byte 0 and has 4294967295 tokens"));
   CHECK(contains(after([](Index& index) { index.places[1] = 6; }), "begins at byte 6"));
   CHECK(contains(after([](Index& index) { index.places[0] = -2; }), "sequence 0 begins at byte"));
   CHECK(contains(after([](Index& index) { index.documents = {0, 2, 1}; }), "ends at sequence 1"));
-  CHECK(contains(after([](Index& index) { index.documents = {0, 1}; }), "ends at sequence 1 of 2"));
-  CHECK(contains(after([](Index& index) { index.documents = {1, 2}; }), "begin at sequence 1"));
+  CHECK(contains(after([](Index& index) {
+                   index.documents = {0, 1};
+                 }),
+                 "the documents end after 1 of 2 sequences"));
+  CHECK(contains(after([](Index& index) { index.documents = {1, 2}; }), "begins at sequence 1"));
   CHECK(contains(after([](Index& index) { index.documents = {0, 3}; }), "ends at sequence 3"));
   CHECK(contains(after([](Index& index) { index.documents = {}; }), "no document boundaries"));
   CHECK(contains(after([](Index& index) { index.documents = {0, -1}; }), "document 0 ends at"));
@@ -298,7 +303,8 @@ TEST_CASE("import_tokens: Megatron: an index that contradicts itself or the toke
   for (const std::size_t place : {18U, 26U}) {
     std::string text = good.text();
     text.replace(place, 8, bytes_of(INT64_MAX, 8));
-    CHECK(contains(complaint([&] { import_megatron(text, data); }), "its header announces"));
+    CHECK(contains(complaint([&] { import_megatron(text, data); }),
+                   "contradicts the counts in its header"));
   }
   const std::string text = good.text();
   for (const Damaged& cut : cuts(text)) {
@@ -437,8 +443,9 @@ TEST_CASE("export_tokens: data without tokens is exported, too") {
 TEST_CASE("export_tokens: replaces nothing, and refuses ids that do not fit") {
   const ScratchFolder scratch;
   pack(scratch / "data", {{1}}, header_of(65537));
-  CHECK(contains(exported(scratch / "data", scratch / "n", Format::kNanogpt),
-                 "the vocabulary has 65537 entries, but this format has ids for at most 65536"));
+  CHECK(contains(
+      exported(scratch / "data", scratch / "n", Format::kNanogpt),
+      "the vocabulary has 65537 entries, but the format nanogpt has ids for at most 65536"));
   pack(scratch / "huge", {{1}}, header_of((std::int64_t{1} << 31) + 1));
   CHECK(contains(exported(scratch / "huge", scratch / "n", Format::kMegatron),
                  "ids for at most 2147483648"));
