@@ -26,7 +26,8 @@ static std::vector<std::string> covered_files(bool with_vocabulary) {
 
 // The remedy does not name --force, which would remove the good checkpoints.
 constexpr const char* kRemedy =
-    "restore the folder from a copy; --resume continues from the newest complete checkpoint";
+    "restore the folder from a copy, or use --resume, which continues from the newest complete "
+    "checkpoint";
 
 // Copies every tensor of `wanted` from the file, which must hold exactly the same tensors. Only
 // kLossScale may be missing on one side, because only float16 has it: a run that changes to float16
@@ -41,8 +42,8 @@ static void restore(const fs::path& path, std::vector<nn::NamedTensor> wanted) {
   if (file.tensors.size() < wanted.size()) drop_loss_scale(wanted);
   if (file.tensors.size() > wanted.size()) drop_loss_scale(file.tensors);
   if (file.tensors.size() != wanted.size()) {
-    throw FormatError(path.string(), fmt::format("has {} tensors, expected {}", file.tensors.size(),
-                                                 wanted.size()));
+    throw FormatError(path.string(), fmt::format("the number of tensors is {}, expected {}",
+                                                 file.tensors.size(), wanted.size()));
   }
   for (const nn::NamedTensor& target : wanted) {
     const at::Tensor& source = file.at(target.name);
@@ -179,7 +180,7 @@ fs::path find_resume_point(const fs::path& run) {
     throw FormatError(
         "", passed.front().second,
         "no other checkpoint of the training is complete: restore one from a copy, or "
-        "start again with --force");
+        "start again with --force instead of --resume");
   }
   return {};
 }

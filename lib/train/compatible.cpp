@@ -50,6 +50,11 @@ static void choose_cutoffs(net::Network& network, shard::MultiReader& data) {
   const double plain = net::softmax_products(network, counts);
   network.cutoffs = net::propose_cutoffs(network, counts);
   const double chosen = net::softmax_products(network, counts);
+  if (network.cutoffs.empty()) {
+    log_info(
+        "cutoffs []: with this data, cutoffs would hardly reduce the operations of the softmax");
+    return;
+  }
   log_info("cutoffs [{}]: they reduce the operations of the softmax by a factor of {:.1f}",
            fmt::join(network.cutoffs, ", "), plain / chosen);
 }
@@ -74,14 +79,15 @@ net::Network with_vocabulary(const net::Network& network, const std::string& whe
 }
 
 void require_same_vocabulary(const std::string& where, const shard::VocabularyInfo& vocabulary,
-                             const std::string& other_where, const shard::VocabularyInfo& other) {
+                             const std::string& other_where, const shard::VocabularyInfo& other,
+                             const std::string& remedy) {
   const bool other_hash = vocabulary.hash != other.hash;
   const bool both_known = !vocabulary.hash.empty() && !other.hash.empty();
   if (vocabulary.size != other.size || (both_known && other_hash)) {
     throw Error(where,
                 fmt::format("was made with another vocabulary ({}) than {} ({})",
                             describe(vocabulary), other_where, describe(other)),
-                "encode all texts with the vocabulary of the training text");
+                remedy);
   }
   if (both_known) return;
   if (vocabulary.hash == other.hash) {
@@ -127,8 +133,8 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
     throw Error(where, fmt::format("cannot resume: {}", fmt::join(differences, "; ")),
                 differences.size() == to_name.size()
                     ? fmt::format("{}", fmt::join(to_name, "; "))
-                    : "use the same preset, options and data, or start a new training from these "
-                      "weights with --init and another -o");
+                    : "use the same preset, options and data, or start a new training with another "
+                      "-o; --init takes these weights if the shapes and the vocabulary fit");
   }
 }
 

@@ -23,7 +23,7 @@ TrainingConfig training_from_json(const JsonObject& json, Conflicts& conflicts) 
   const double warm_up = config.warmup_steps;
   if (warm_up > 1 && (warm_up != std::floor(warm_up) || warm_up > 0x1p53)) {
     conflicts.add(json.where(),
-                  fmt::format("warmup_steps is {}, but must be a whole number of steps, "
+                  fmt::format("warmup_steps is {}, but must be a whole number of steps up to 2^53, "
                               "or a fraction of the training below 1",
                               warm_up));
   }

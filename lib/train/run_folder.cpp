@@ -196,9 +196,10 @@ RunFolder::RunFolder(fs::path path, Start start, bool reads_only) : path_(std::m
   }
   for (const char* name : {"manifest.json", "model.json"}) {
     if (fs::exists(path_ / name)) {
-      throw Error(path_.string(),
-                  fmt::format("the folder holds {}: it is packed data or a checkpoint", name),
-                  "choose another -o");
+      throw Error(
+          path_.string(),
+          fmt::format("the folder holds {}, so it seems to be packed data or a checkpoint", name),
+          "choose another -o");
     }
   }
   put_back_replaced(path_);

@@ -34,8 +34,9 @@ static std::string figures(const Divergence& found) {
 
 static std::string advice(OnDivergence tried) {
   const std::string begin = "go on with --resume and a lower learning_rate, more warmup_steps";
-  return tried == OnDivergence::kStop ? begin + ", a smaller clip, or --set divergence=rollback"
-                                      : begin + ", or a smaller clip";
+  return tried == OnDivergence::kStop
+             ? begin + ", a small clip above 0, or, on the CPU, --set divergence=rollback"
+             : begin + ", or a small clip above 0";
 }
 
 std::string Divergence::reason() const {

@@ -30,11 +30,12 @@ Streams::Streams(shard::MultiReader& reader, std::int64_t batch, std::int64_t se
   if (row_tokens_ < segment + 1) {
     const std::int64_t largest = reader.tokens() / (segment + 1);
     throw Error(reader.name(),
-                fmt::format("{} tokens are too few for {} rows: a row needs a segment of {} "
-                            "tokens and one more",
-                            with_thousands(reader.tokens()), batch, segment),
-                largest > 0 ? fmt::format("set batch to {} or less", largest)
-                            : "use a shorter segment or more data");
+                fmt::format("the number of tokens is {}, too small for batch {}: each row needs "
+                            "segment + 1 = {} tokens",
+                            with_thousands(reader.tokens()), batch, segment + 1),
+                largest > 1    ? fmt::format("set batch to {} or less, or use more data", largest)
+                : largest == 1 ? "set batch to 1, or use more data"
+                               : "use a shorter segment or more data");
   }
   steps_per_epoch_ = segments_of_part(reader.tokens(), batch, segment);
   thread_ = one_thread();

@@ -34,15 +34,18 @@ void TrainingRun::report_end(bool finished, bool patient) const {
   if (finished && static_cast<double>(state_.step) < task_.config.warmup_steps &&
       highest_rate_in_warm_up(task_.config) == 0) {
     log_warning(
-        "the budget ended during the warm-up of {} steps, when the learning rate was {:.2g}, not "
-        "yet {:.2g}: lower warmup_steps, or make it a fraction of the training, such as 0.1",
+        "the budget ended during the warm-up (warmup_steps is {}), when the learning rate was "
+        "{:.2g}, not yet {:.2g}: lower warmup_steps, or make it a fraction of the training, such "
+        "as 0.1",
         task_.config.warmup_steps, learning_rate_, task_.config.learning_rate);
   }
   if (finished) {
     log_info("completed after step {}: {}", step, last);
   } else if (!patient) {
-    log_info("ended after step {}, because the best loss did not improve in {} validations: {}",
-             step, task_.config.patience, last);
+    const std::int64_t patience = task_.config.patience;
+    log_info(
+        "ended after step {}, because {} validation{} in a row did not improve the best loss: {}",
+        step, patience, patience == 1 ? "" : "s", last);
   } else {
     log_info("stopped after step {} of {}: {}", step, with_thousands(task_.config.steps), last);
   }
@@ -76,7 +79,7 @@ void TrainingRun::run_steps() {
       try {
         validate();
       } catch (const Interrupted&) {
-        log_debug("validation broken off");
+        log_debug("a signal interrupted the validation");
       }
       agree();
     }
@@ -257,8 +260,8 @@ bool TrainingRun::has_better(double loss) const {
   try {
     const std::optional<Best> other = read_state(folder).best;
     if (!other || other->loss >= loss || !damage(folder).empty()) return false;
-    log_info("{} of step {} is kept, because its validation loss {:.4f} is lower", folder.string(),
-             with_thousands(other->step), other->loss);
+    log_info("{} of step {} is kept, because its validation loss {:.4f} is lower than {:.4f}",
+             folder.string(), with_thousands(other->step), other->loss, loss);
     return true;
   } catch (const Error& error) {
     if (means_damage(error)) return false;
@@ -293,9 +296,11 @@ void TrainingRun::save(const std::filesystem::path& folder) {
 
 void TrainingRun::require_same_weights() {
   if (task_.group == nullptr) return;
-  task_.group->require_same({{fmt::format("weights after step {}", state_.step),
-                              "hash " + weights::hash_of(trained_->model())}},
-                            "start all processes on processors of the same kind");
+  task_.group->require_same(
+      {{fmt::format("weights after step {}", state_.step),
+        "hash " + weights::hash_of(trained_->model())}},
+      "start all processes on processors of the same kind, and with --init from the same "
+      "weights");
 }
 
 void TrainingRun::save_unsaved() {
@@ -351,7 +356,7 @@ void TrainingRun::run() {
       log_warning("step {}: {}; {}", with_thousands(error.found().step + 1), error.found().reason(),
                   task_.config.divergence == OnDivergence::kSkip
                       ? "the step is skipped"
-                      : "continuing from step " + with_thousands(state_.step));
+                      : "continuing from the checkpoint after step " + with_thousands(state_.step));
     }
   }
 }

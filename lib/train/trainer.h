@@ -71,8 +71,10 @@ net::Network with_vocabulary(const net::Network& network, const std::string& whe
 
 // Throws Error that names both places if the sizes or hashes of the vocabularies differ. Imported
 // ids may have no hash: then this compares only the sizes and logs a warning.
-void require_same_vocabulary(const std::string& where, const shard::VocabularyInfo& vocabulary,
-                             const std::string& other_where, const shard::VocabularyInfo& other);
+void require_same_vocabulary(
+    const std::string& where, const shard::VocabularyInfo& vocabulary,
+    const std::string& other_where, const shard::VocabularyInfo& other,
+    const std::string& remedy = "encode all texts with the vocabulary of the training text");
 
 // Throws Error if keys of network or training, or the data, differ between the checkpoint `where`
 // and this run. The error lists all differences. Keys that may change (train/config.h) are ignored,

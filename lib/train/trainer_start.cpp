@@ -56,8 +56,8 @@ static void warn_of_untrained_unknown(const shard::MultiReader& data,
   if (!data.counts() || !validation.counts()) return;
   if (data.counts()->unknown > 0 || validation.counts()->unknown == 0) return;
   log_warning(
-      "{} of the {} tokens of {} are unknown words, but {} has none, so the network never learns "
-      "<unk>; make the vocabulary with qltok vocab --min-count 2 or more",
+      "<unk> is {} of the {} tokens of {}, but does not occur in {}, so the network never learns "
+      "<unk>; make a vocabulary of words or characters with qltok vocab --min-count 2 or more",
       with_thousands(validation.counts()->unknown), with_thousands(validation.tokens()),
       validation.name(), data.name());
 }
@@ -161,7 +161,8 @@ static void warn_of_memory(const net::Network& network, TrainingConfig config, i
   const bool helps =
       config.passes > before && fits(network, config, threads, data.frame_bytes, available);
   log_warning(
-      "the training needs about {} of memory, but {} are available: the system may kill it; {}",
+      "this process needs about {} of memory, more than nine tenths of the {} available: the "
+      "system may kill it; {}",
       human_bytes(needed), human_bytes(known),
       helps ? fmt::format("give --set passes={}", config.passes)
             : "use a smaller batch, shorter lengths or a smaller network");
@@ -216,7 +217,8 @@ static TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
 // Logs "transformer-ql: 8 layers (scales 3,3, output 2), d_model 256, vocabulary 10,000, 9,254,144
 // parameters", and the lengths with the context length.
 static void log_network(const net::Network& network, std::int64_t parameters) {
-  std::string layers = fmt::format("{} layers", network.layers());
+  std::string layers =
+      fmt::format("{} layer{}", network.layers(), network.layers() == 1 ? "" : "s");
   if (network.scales.size() > 1 || network.output_layers > 0) {
     layers += fmt::format(" (scales {}, output {})", fmt::join(network.scales, ","),
                           network.output_layers);
@@ -233,7 +235,8 @@ static void log_network(const net::Network& network, std::int64_t parameters) {
            compressed, with_thousands(context.minimum), with_thousands(context.maximum));
 }
 
-// Logs "2 slices of up to 64 rows, each in 1 pass", and the estimated memory.
+// Logs "2 slices of up to 64 rows, each in 1 pass" or "each in up to 3 passes", and the estimated
+// memory.
 static void log_division(const TrainingConfig& config, const MemoryEstimate& memory) {
   const std::vector<Slice> slices = split_rows(config.batch, config.slices, config.passes);
   std::int64_t rows = 0;
@@ -242,15 +245,15 @@ static void log_division(const TrainingConfig& config, const MemoryEstimate& mem
     rows = std::max(rows, slice.back().first + slice.back().count - slice.front().first);
     passes = std::max(passes, slice.size());
   }
-  log_info("{} slice{} of up to {} row{}, each in {} pass{}", slices.size(),
-           slices.size() == 1 ? "" : "s", rows, rows == 1 ? "" : "s", passes,
-           passes == 1 ? "" : "es");
+  log_info("{} slice{} of up to {} row{}, each in {}", slices.size(), slices.size() == 1 ? "" : "s",
+           rows, rows == 1 ? "" : "s",
+           passes == 1 ? std::string("1 pass") : fmt::format("up to {} passes", passes));
   log_info(
-      "memory estimated: {} ({} for weights and optimizer, {} for memories, {} for data; in "
-      "addition {} for gradients and {} for activations, or {} for validation)",
-      human_bytes(memory.total()), human_bytes(memory.parameters), human_bytes(memory.memories),
-      human_bytes(memory.data), human_bytes(memory.gradients), human_bytes(memory.activations),
-      human_bytes(memory.validation));
+      "memory estimated: {} ({} for the program, {} for weights and optimizer, {} for memories, {} "
+      "for data; {} for gradients and {} for activations, or {} for validation if that is more)",
+      human_bytes(memory.total()), human_bytes(memory.process), human_bytes(memory.parameters),
+      human_bytes(memory.memories), human_bytes(memory.data), human_bytes(memory.gradients),
+      human_bytes(memory.activations), human_bytes(memory.validation));
 }
 
 TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
@@ -321,10 +324,11 @@ void TrainingRun::resume() {
     streams_.set_cursor(state_.step, state_.cursor);
     unsaved_ = true;
     log_info(
-        "the batch has changed, so the data is cut into {} parts: continuing at token {} of {} of "
-        "each part, in epoch {}, with empty memories",
-        task_.config.batch, with_thousands(streams_.position(state_.step)),
-        with_thousands(streams_.row_tokens()), streams_.epoch(state_.step) + 1);
+        "the batch has changed, so the data is cut into {} part{}: continuing after {} of the {} "
+        "tokens of each part, in epoch {}, with empty memories",
+        task_.config.batch, task_.config.batch == 1 ? "" : "s",
+        with_thousands(streams_.position(state_.step)), with_thousands(streams_.row_tokens()),
+        streams_.epoch(state_.step) + 1);
     return;
   }
   newest_ = checkpoint;
@@ -365,7 +369,9 @@ void TrainingRun::begin() {
     const net::ModelFile origin = net::read_model_file(task_.init);
     if (origin.vocabulary) {
       require_same_vocabulary(task_.init.string(), *origin.vocabulary, state_.data.name,
-                              *description_.vocabulary);
+                              *description_.vocabulary,
+                              "encode the data with the vocabulary of this checkpoint, or leave "
+                              "--init out");
     }
     weights::load_weights(trained_->model(), weights::read_weights(task_.init));
     log_info("weights from {} ({})", task_.init.string(), to_text(origin.network.architecture));
@@ -378,23 +384,24 @@ void TrainingRun::announce() const {
   if (!task_.compute.device.is_cpu()) log_info("{}", place_text(task_));
   if (!task_.machine.empty()) log_info("{}", task_.machine);
   log_network(task_.network, trained_->model().parameter_count());
-  log_info("data {}: {} tokens in {} rows of {}", state_.data.words(),
-           with_thousands(state_.data.tokens), streams_.batch(),
+  log_info("data {}: {} tokens in {} row{} of {}", state_.data.words(),
+           with_thousands(state_.data.tokens), streams_.batch(), streams_.batch() == 1 ? "" : "s",
            with_thousands(streams_.row_tokens()));
   log_info("validation {}: {} tokens", state_.validation.words(),
            with_thousands(state_.validation.tokens));
-  const std::string budget =
-      config.minutes > 0 ? fmt::format(" or {} minutes", config.minutes) : "";
-  log_info("{} steps of {} tokens ({:.1f} epochs){}", with_thousands(config.steps),
-           with_thousands(streams_.batch() * streams_.segment()),
+  const std::string budget = config.minutes > 0 ? fmt::format(" or {} minute{}", config.minutes,
+                                                              config.minutes == 1 ? "" : "s")
+                                                : "";
+  log_info("{} step{} of {} tokens ({:.1f} epochs){}", with_thousands(config.steps),
+           config.steps == 1 ? "" : "s", with_thousands(streams_.batch() * streams_.segment()),
            static_cast<double>(config.steps) / static_cast<double>(streams_.steps_per_epoch()),
            budget);
   if (task_.compute.device.is_cpu()) log_division(own_config(task_), memory_);
   if (const double highest = highest_rate_in_warm_up(config); highest > 0) {
     log_warning(
-        "the warm-up of {} steps does not end before the training does: the learning rate reaches "
-        "at most {:.2g} instead of {:.2g}; lower warmup_steps, or make it a fraction of the "
-        "training, such as 0.1",
+        "warmup_steps is {}, so the warm-up does not end before the training does: the learning "
+        "rate reaches at most {:.2g} (learning_rate is {:.2g}); lower warmup_steps, or make it a "
+        "fraction of the training, such as 0.1",
         config.warmup_steps, highest, config.learning_rate);
   }
 }
