@@ -34,12 +34,12 @@ VectorVersion choose_vector_version(const char* name) {
        {VectorVersion::kAvx512, VectorVersion::kAvx2, VectorVersion::kPortable}) {
     if (has_vector_version(version)) {
       if (wanted.empty() || wanted == to_text(version)) return version;
-      names += to_text(version) + ", ";
+      names += (names.empty() ? "" : " or ") + to_text(version);
     }
   }
   throw UsageError(kVectorVersionVariable,
                    fmt::format("'{}' is not a kernel version that this processor can run", wanted),
-                   fmt::format("set it to one of {}or leave it unset", names));
+                   fmt::format("set it to {}, or leave it unset", names));
 }
 
 // The trial takes milliseconds; its process is ended after this time.
@@ -183,9 +183,10 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
   }
   if (local_size == 1 || gpus == 1) return std::max(*number, 0);
   if (*number >= 0) {
-    throw UsageError(kOption,
-                     fmt::format("{} is one GPU, and there are {} processes", name, local_size),
-                     "use cuda, which gives each process a GPU of its own");
+    throw UsageError(
+        kOption,
+        fmt::format("{} is one GPU, but {} processes run on this machine", name, local_size),
+        "use cuda, which gives each process a GPU of its own");
   }
   // A launcher's `local_size` may be an average over the machines; then `local_rank` may exceed it.
   if (const int processes = std::max(local_size, local_rank + 1); processes > gpus) {
@@ -245,7 +246,7 @@ Precision set_up_precision(const at::Device& device, Precision wanted, ProcessGr
   if (group != nullptr) {
     group->require_same(
         {{"--precision", device.is_cpu() ? products_on_cpu(precision) : to_text(precision)}},
-        "name a precision that all processors have");
+        "give all processes the same --precision, one that all their processors have");
   }
   at::globalContext().setAllowTF32CuBLAS(precision == Precision::kTf32);
   return precision;

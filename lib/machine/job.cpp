@@ -113,7 +113,8 @@ Connection connect(const LaunchedProcess& process, const std::string& name, Seco
   while (!find_route(process, connection)) {
     if (Clock::now() > deadline) {
       throw Error(
-          "MASTER_ADDR", fmt::format("{} finds no route to {}", name, process.address),
+          "MASTER_ADDR",
+          fmt::format("{} cannot resolve {}, or has no route to it", name, process.address),
           "set MASTER_ADDR to a name or an address of process 0's host that all hosts know");
     }
     std::this_thread::sleep_for(Milliseconds(200));
@@ -140,8 +141,9 @@ Connection connect(const LaunchedProcess& process, const std::string& name, Seco
       throw Error(name, "cannot listen at " + words,
                   "if another job or program uses the port, set MASTER_PORT to another one");
     }
-    throw Error(name, "cannot reach process 0 at " + words,
-                "check the messages of process 0, MASTER_ADDR and MASTER_PORT");
+    const std::string host = process.launcher_answers ? "torchrun" : "process 0";
+    throw Error(name, fmt::format("cannot reach {} at {}", host, words),
+                fmt::format("check the messages of {}, MASTER_ADDR and MASTER_PORT", host));
   }
   if (!process.launcher_answers &&
       set_first(store, "job", process.job + ".") != process.job + ".") {
@@ -159,9 +161,9 @@ std::string missing(const Store& store, const LaunchedProcess& process, Seconds 
     if (!store->check({fmt::format("member/{}", rank)})) ranks.push_back(rank);
   }
   return fmt::format(
-      "0 not all of the {} processes have connected in {} seconds, missing: {}; start all of "
+      "0 not all of the {} processes have connected in {} second{}, missing: rank {}; start all of "
       "them, with the same MASTER_ADDR and MASTER_PORT",
-      process.size, patience.count(), fmt::join(ranks, ", "));
+      process.size, patience.count(), patience.count() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
 // Enters this process in the store under its rank, and waits for the others. Returns a JSON array
@@ -365,7 +367,8 @@ void Job::lose(const std::string& error) {
       : !names.empty()
           ? fmt::format("{} keeps the others waiting for too long: {}", fmt::join(names, " or "),
                         words)
-          : "all processes are waiting, but Gloo's connections transfer nothing: " + words;
+          : "all processes are waiting, but the connections between them transfer nothing: " +
+                words;
   publish("end", "0 " + why);
   check(true);  // all processes report the reason that was published first
   throw LostProcess(name(process_.rank), why);

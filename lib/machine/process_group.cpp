@@ -43,9 +43,9 @@ using GlooSum = std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Ten
 
 GlooSum connect_gloo(const Store& store, const LaunchedProcess& process, const std::string& address,
                      std::chrono::seconds patience) {
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
   try {
     auto options = c10d::ProcessGroupGloo::Options::create(patience);
-    const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
     options->devices.push_back(interface != nullptr
                                    ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
                                    : c10d::ProcessGroupGloo::createDeviceForHostname(address));
@@ -57,10 +57,10 @@ GlooSum connect_gloo(const Store& store, const LaunchedProcess& process, const s
     };
   } catch (const std::exception& error) {
     throw Error(process_name(process.rank, process.size),
-                fmt::format("cannot connect to the other processes from {}: {}", address,
-                            first_line(error.what())),
-                "check that the other hosts can reach this address, or name another network "
-                "interface in GLOO_SOCKET_IFNAME");
+                fmt::format("cannot connect to the other processes from {}: {}",
+                            interface != nullptr ? interface : address, first_line(error.what())),
+                "check that the other hosts can reach it, or name another network interface in "
+                "GLOO_SOCKET_IFNAME");
   }
 }
 

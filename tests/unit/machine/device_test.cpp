@@ -83,7 +83,7 @@ TEST_CASE("choose_gpu: each process of a machine has a GPU of its own") {
   CHECK(refusal_of("cuda", 0, 2).find("no GPU was found") != std::string::npos);
   CHECK(refusal_of("cuda:4", 4, 1).find("the last GPU of this machine is cuda:3") !=
         std::string::npos);
-  CHECK(refusal_of("cuda:1", 4, 2).find("cuda:1 is one GPU, and there are 2 processes") !=
+  CHECK(refusal_of("cuda:1", 4, 2).find("cuda:1 is one GPU, but 2 processes run on this machine") !=
         std::string::npos);
   // Every process is refused, including those for which there would be a GPU.
   CHECK(refusal_of("cuda", 2, 3).find("3 processes on a machine with 2 GPUs") != std::string::npos);
