@@ -59,8 +59,8 @@ void check_stride(const net::Geometry& geometry, std::int64_t stride) {
                                             geometry.lengths.segment, stride));
   }
   if (has_memory(geometry)) {
-    throw ConfigError("stride", "applies only to networks without memory, whose windows slide",
-                      "leave --stride out");
+    throw ConfigError("stride", "applies only without memory, when windows slide",
+                      "leave --stride out, or with a single scale set all memory lengths to 0");
   }
 }
 
@@ -110,14 +110,16 @@ static std::int64_t columns_with_room(const nn::ModelAtLengths& model, const Tok
   const std::int64_t needed = columns_bytes(network, model.geometry(), columns, threads, of_cursor);
   if (fitting < columns) {
     log_info(
-        "columns read in parallel: {}, because {} would need about {} of memory, but {} are "
-        "available",
+        "columns read in parallel: {}, because {} would need about {} of memory, more than nine "
+        "tenths of the {} available",
         with_thousands(fitting), with_thousands(columns), human_bytes(needed), human_bytes(known));
     return fitting;
   }
   if (needed > known - known / 10) {
-    log_warning("one column needs about {} of memory, but {} are available: use shorter lengths",
-                human_bytes(needed), human_bytes(known));
+    log_warning(
+        "one column needs about {} of memory, more than nine tenths of the {} available: use "
+        "shorter lengths",
+        human_bytes(needed), human_bytes(known));
   }
   return options.batch;
 }

@@ -220,10 +220,11 @@ Json run_one_pass(const SweepOptions& options, const std::vector<Checkpoint>& ch
                   Unit unit, const UnitSums::Sink& sink, const TokenSink& token_sink = {}) {
   const std::size_t rows = rows_of(options, checkpoints);
   if (rows != 1 || checkpoints.empty()) {
-    throw UsageError(options.alone ? "--reset" : "--per",
-                     fmt::format("scores one text with one network, but this call has {}",
-                                 checkpoints.empty() ? "no network" : fmt::format("{} rows", rows)),
-                     "give one checkpoint, one data set, and at most one value for each length");
+    throw UsageError(
+        options.alone ? "--reset" : "--per",
+        fmt::format("scores one text with one network, but this call has {}",
+                    checkpoints.empty() ? "no network" : fmt::format("{} rows of results", rows)),
+        "give one checkpoint, one data set, and at most one value for each length");
   }
   const Checkpoint& checkpoint = checkpoints.front();
   if (const std::int64_t entries = checkpoint.model.network.vocab_size; options.top > entries) {

@@ -156,10 +156,12 @@ class UnitScoring : public shard::TokenSink {
     const auto ends_of = [&](Unit unit) -> std::optional<LineEnds> {
       if (unit != Unit::kLine && unit != Unit::kDoubledLine) return std::nullopt;
       if (!line_end) {
-        throw Error(name_,
-                    "lines cannot be separated: the vocabulary has neither <eos> nor a line feed",
-                    "encode the text with a vocabulary that has one of them, or use document "
-                    "instead of line");
+        throw Error(
+            name_,
+            "lines cannot be separated: no token of the vocabulary is known to end them (<eos>, or "
+            "a line feed in characters, bytes or pieces)",
+            "encode the text with a vocabulary that has one of them, or use document "
+            "instead of line");
       }
       return LineEnds(*line_end, unit == Unit::kDoubledLine);
     };
@@ -181,8 +183,11 @@ class UnitScoring : public shard::TokenSink {
                   "give --begin ID, or --begin none");
     }
     if (begin && static_cast<std::int64_t>(*begin) >= model.network().vocab_size) {
-      throw UsageError("--begin", fmt::format("{} is outside the vocabulary of {} entries", *begin,
-                                              model.network().vocab_size));
+      throw UsageError(
+          "--begin",
+          fmt::format("the id {} is outside the vocabulary of {} entries", *begin,
+                      model.network().vocab_size),
+          fmt::format("give an id from 0 to {}, or none", model.network().vocab_size - 1));
     }
     alone_.emplace(model_, name_, options.begin.none ? std::nullopt : begin, of_scorer);
   }
@@ -216,9 +221,8 @@ class UnitScoring : public shard::TokenSink {
     const bool needs_target = unit_ == Unit::kWhole || unit_ == Unit::kToken;
     if (needs_target && !alone_) check_length({name_, tokens_, {}});
     if (tokens_ == 0) {
-      throw Error(
-          name_, "expected at least 1 token, found 0",
-          "an empty text has no lines or documents to score: check the program that made it");
+      throw Error(name_, "expected at least 1 token, found 0",
+                  "an empty text has nothing to score: check the program that made it");
     }
     scorer().finish();
     end_word();
