@@ -13,12 +13,14 @@ namespace ql::nn {
 AttentionMap::AttentionMap(const net::Network& network, const net::Geometry& geometry)
     : rate_(geometry.rate), segment_(geometry.lengths.segment) {
   if (network.attention != net::Attention::kSoftmax) {
-    throw ConfigError("attention", "linear attention has no probabilities to show");
+    throw ConfigError("attention", "linear attention has no probabilities to show",
+                      "leave --attention out");
   }
   if (network.query_only_pooling) {
     throw ConfigError("attention",
                       "with query_only_pooling a window has states of two scales, whose distances "
-                      "have no common unit");
+                      "have no common unit",
+                      "leave --attention out");
   }
   for (const net::Stage& stage : geometry.stages) {
     if (!stage.feeds_layer()) continue;
@@ -98,11 +100,12 @@ std::int64_t rows_at_once(const net::Network& network, const net::Geometry& geom
   }
   const double row = static_cast<double>(steps) * windows;
   if (row > kLargestGraph) {
-    throw ConfigError(
-        "measured context",
-        fmt::format("a gradient through all {} steps of this network needs about {:.0f} GiB", steps,
-                    row * sizeof(double) / (1 << 30)),
-        "use --method exact, or measure shorter segments and memories");
+    throw ConfigError("measured context",
+                      fmt::format("a gradient through all {} steps of this network needs about "
+                                  "{:.1f} GiB, more than the limit of {:.0f} GiB",
+                                  steps, row * sizeof(double) / (1 << 30),
+                                  kLargestGraph * sizeof(double) / (1 << 30)),
+                      "use --method exact, or measure shorter segments and memories");
   }
   const double rows = std::max(1.0, static_cast<double>(graph_numbers) / std::max(1.0, row));
   return std::min(static_cast<std::int64_t>(std::min(rows, 1e9)), geometry.lengths.segment);

@@ -177,10 +177,11 @@ static void check_ages(bool needed, const std::vector<std::int64_t>& document_of
   const auto found = static_cast<std::int64_t>(document_offsets.size());
   if (found != expected || std::any_of(document_offsets.begin(), document_offsets.end(),
                                        [](auto age) { return age < 0; })) {
-    throw ConfigError("document_offsets",
-                      fmt::format("expected {} offsets of at least 0, found {}", expected, found),
-                      "give an offset for every row if the network resets its memory at documents, "
-                      "otherwise none");
+    throw ConfigError(
+        "document_offsets",
+        fmt::format("the number of offsets is {}, expected {}, each at least 0", found, expected),
+        "give an offset for every row if the network resets its memory at documents, "
+        "otherwise none");
   }
 }
 
