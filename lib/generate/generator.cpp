@@ -191,7 +191,7 @@ void check_tokens(const GenerationOptions& options, std::int64_t vocabulary) {
   const auto check = [vocabulary](const char* option, shard::TokenId id) {
     if (static_cast<std::int64_t>(id) < vocabulary) return;
     throw UsageError(
-        option, fmt::format("{} is outside the vocabulary of {} entries", id, vocabulary),
+        option, fmt::format("the id {} is outside the vocabulary of {} entries", id, vocabulary),
         fmt::format("give an id from 0 to {}, or a token by its name", vocabulary - 1));
   };
   if (options.until) check("--until", *options.until);
@@ -204,7 +204,8 @@ void check_tokens(const GenerationOptions& options, std::int64_t vocabulary) {
   if (options.until && without.count(*options.until) > 0) {
     throw UsageError(
         "--without",
-        fmt::format("token {} is also given with --until, and would never occur", *options.until),
+        fmt::format("the token with the id {} is also given with --until, and would never occur",
+                    *options.until),
         "give it with one of the two options only");
   }
 }

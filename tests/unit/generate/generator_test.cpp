@@ -301,10 +301,10 @@ TEST_CASE("Generator: a continuation ends with the token of options.until") {
     CHECK_THROWS_WITH_AS(Generator(at_lengths, "p", options), doctest::Contains(message),
                          UsageError);
   };
-  refused({0, 11}, "--without: 11 is outside the vocabulary of 11 entries");
+  refused({0, 11}, "--without: the id 11 is outside the vocabulary of 11 entries");
   refused({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10}, "excludes every token of the vocabulary");
   options.until = 4;
-  refused({1, 4}, "token 4 is also given with --until");
+  refused({1, 4}, "the token with the id 4 is also given with --until");
   options.until.reset();
   options.rules.without.clear();
   Generator generator(at_lengths, "the prompt", options);
