@@ -68,8 +68,10 @@ std::int64_t byte_size(const Entry& entry, const std::string& where) {
     }
     empty = empty || length == 0;
     if (__builtin_mul_overflow(bytes, std::max<std::int64_t>(length, 1), &bytes)) {
-      throw FormatError(where, fmt::format("the shape [{}] has more bytes than 64 bits can count",
-                                           fmt::join(entry.shape, ", ")));
+      throw FormatError(
+          where,
+          fmt::format("the shape [{}] has a size or strides of more bytes than 64 bits can count",
+                      fmt::join(entry.shape, ", ")));
     }
   }
   return empty ? 0 : bytes;
@@ -86,7 +88,13 @@ Entry read_entry(const std::string& name, const JsonObject& json) {
   entry.begin = offsets[0];
   entry.end = offsets[1];
   const std::int64_t expected = byte_size(entry, json.where());
-  if (entry.begin < 0 || entry.end < entry.begin || entry.end - entry.begin != expected) {
+  if (entry.begin < 0 || entry.end < entry.begin) {
+    throw FormatError(json.where(),
+                      fmt::format("expected data_offsets that begin at 0 or later and do not "
+                                  "decrease, found {} to {}",
+                                  entry.begin, entry.end));
+  }
+  if (entry.end - entry.begin != expected) {
     throw FormatError(json.where(),
                       fmt::format("dtype and shape need {} bytes, but data_offsets are {} to {}",
                                   expected, entry.begin, entry.end));
@@ -114,7 +122,7 @@ std::string header_text(const RandomAccessFile& file, const std::string& where) 
     throw FormatError(where,
                       fmt::format("the header's length is {}, but only {} bytes follow", length,
                                   size - sizeof bytes),
-                      "the file was cut off");
+                      "it is not a safetensors file or was cut off");
   }
   std::string text(length, '\0');
   file.read(sizeof bytes, text.data(), text.size());
@@ -141,7 +149,7 @@ std::vector<Entry> read_header(std::string_view text, std::uint64_t data_size, T
   const Json json = parse_json(text, where);  // an object, as it begins with '{'
   if (json.size() > kTensorLimit) {
     throw FormatError(
-        where, fmt::format("expected at most {} tensors, found {}", kTensorLimit, json.size()));
+        where, fmt::format("expected at most {} entries, found {}", kTensorLimit, json.size()));
   }
   std::vector<Entry> entries;
   for (const auto& item : json.items()) {
@@ -167,10 +175,10 @@ std::vector<Entry> read_header(std::string_view text, std::uint64_t data_size, T
     position = entry.end;
   }
   if (static_cast<std::uint64_t>(position) != data_size) {
-    throw FormatError(
-        file.where,
-        fmt::format("the tensors have {} bytes, but {} follow the header", position, data_size),
-        "the file was cut off or something was appended");
+    throw FormatError(file.where,
+                      fmt::format("the tensors have {} bytes, but the header is followed by {}",
+                                  position, data_size),
+                      "the file was cut off or something was appended");
   }
   return entries;
 }
@@ -223,7 +231,8 @@ static const SafetensorsType& type_of(const nn::NamedTensor& tensor, const std::
     if (type.type == tensor.tensor.scalar_type()) return type;
   }
   throw Error(where,
-              fmt::format("tensor '{}' has a type that safetensors cannot hold", tensor.name),
+              fmt::format("tensor '{}' has the type {}, which cannot be written here", tensor.name,
+                          c10::toString(tensor.tensor.scalar_type())),
               fmt::format("convert it to {}", kSafetensorsTypeNames));
 }
 
@@ -245,8 +254,12 @@ static std::string make_header(const std::vector<nn::NamedTensor>& tensors,
   std::int64_t position = 0;
   for (const nn::NamedTensor& tensor : tensors) {
     if (!names.insert(tensor.name).second) {
-      throw Error(where, fmt::format("the name '{}' occurs twice", tensor.name),
-                  "give every tensor a different name");
+      throw Error(
+          where,
+          fmt::format("the name '{}' {}", tensor.name,
+                      tensor.name == kSafetensorsMetadata ? "is reserved for the file's metadata"
+                                                          : "occurs twice"),
+          "give every tensor a name of its own");
     }
     const SafetensorsType& type = type_of(tensor, where);
     const std::int64_t end = position + tensor.tensor.numel() * type.bytes;

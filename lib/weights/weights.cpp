@@ -22,10 +22,13 @@ static std::string find_fault(const at::Tensor& source, const at::Tensor& target
   if (!source.is_floating_point()) return "expected floating-point values";
   // The values are checked in the model's dtype: a large float64 value may overflow in float32.
   if (!at::isfinite(source.to(target.options())).all().item<bool>()) {
-    return "it holds NaN or infinite values";
+    return "it holds NaN, infinite or too large values";
   }
   return "";
 }
+
+constexpr const char* kRemedy =
+    "use the network (model.json, config.json or preset) that belongs to these weights";
 
 constexpr const char* kConstant = "pos_emb.inv_freq";
 // Hugging Face Transformers puts this before all names except those of the softmax.
@@ -67,7 +70,7 @@ static void drop_library_prefix(TensorFile& file) {
     if (!names.insert(tensor.name).second) {
       throw FormatError(
           file.where,
-          fmt::format("'{}' occurs with and without the prefix {}", tensor.name, prefix),
+          fmt::format("'{}' occurs with and without the prefix '{}'", tensor.name, prefix),
           "remove one of the two");
     }
   }
@@ -102,10 +105,11 @@ static void check_count(const net::Network& network, const TensorFile& file) {
   for (const nn::NamedTensor& tensor : file.tensors) numbers += tensor.tensor.numel();
   const std::int64_t weights = net::cost(network, network.lengths).parameters;
   if (weights > std::max(numbers, kFitsAnywhere)) {
-    throw FormatError(file.where,
-                      fmt::format("the network of model.json has {} weights, but the file has {}",
-                                  weights, numbers),
-                      "use the model.json that belongs to these weights");
+    throw FormatError(
+        file.where,
+        fmt::format("the network has {} weights, but the tensors of the file have {} values",
+                    weights, numbers),
+        kRemedy);
   }
 }
 
@@ -133,7 +137,7 @@ void load_weights(nn::Model& model, const TensorFile& file, const std::string& i
         file.where,
         fmt::format("the weights do not fit the network: {}{}", fmt::join(faults, "; "),
                     more > 0 ? fmt::format("; and {} more", more) : ""),
-        "use the model.json that belongs to these weights");
+        fmt::format("{}, or use other weights", kRemedy));
   }
   const at::NoGradGuard no_grad;
   for (const nn::NamedTensor& parameter : model.parameters()) {
