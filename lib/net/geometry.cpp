@@ -97,7 +97,7 @@ std::string broken_rule(const Network& network, const Lengths& lengths, const Ru
     }
     if (network.same_length && lengths.memory == 0) {
       return "with same_length a query sees as many keys as the memory has states, so the memory "
-             "needs at least one";
+             "needs at least one state";
     }
     if (lengths.memory < 0 || lengths.memory > rules.memory.maximum) {
       return range_text("memory", rules.memory);

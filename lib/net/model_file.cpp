@@ -142,6 +142,10 @@ static std::filesystem::path model_file_of(const std::filesystem::path& path) {
   if (!std::filesystem::is_directory(path, unknown)) return path;
   std::filesystem::path file = path / "model.json";
   if (std::filesystem::exists(file, unknown)) return file;
+  if (std::filesystem::exists(path / "config.json", unknown)) {
+    throw Error(path.string(), "there is config.json, but model.json or a preset is expected here",
+                "give such a folder to qltrain --init or qlctx --model");
+  }
   const bool run = std::filesystem::exists(path / "best" / "model.json", unknown);
   if (const std::string found = unconverted_weights(path); !found.empty()) {
     throw Error(
@@ -315,7 +319,7 @@ static Json read_verified(const fs::path& folder) {
   object.check_format(kFormat, kVersion);
   object.refuse_unknown({"format", "version", "state", "files", "checksum"});
   if (object.text("checksum") != checksum_of(json)) {
-    throw FormatError(path.string(), "checksum mismatch: the file is damaged");
+    throw FormatError(path.string(), "checksum mismatch: the file is damaged or was changed");
   }
   return json;
 }
@@ -331,7 +335,8 @@ void check_files(const fs::path& folder, const std::vector<std::string>& files,
   for (const std::string& name : files) {
     if (file_hash(folder / name) != hashes.text(name)) {
       throw FormatError((folder / name).string(),
-                        "checksum mismatch with state.json: the file is damaged", remedy);
+                        "checksum mismatch with state.json: the file is damaged or was changed",
+                        remedy);
     }
   }
 }

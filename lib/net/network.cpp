@@ -101,10 +101,17 @@ std::string choice_of(const Table& table, unsigned mark) {
 void check_encoding(const Network& network, const Report& report) {
   const EncodingRow& encoding = row_of(network.encoding);
   if (network.clamp_len == 0) {
-    report("clamp_len is 0, but must be at least 1", "use -1 to clamp no distance", "clamp_len=-1");
+    if (encoding.has(EncodingRow::kClamped)) {
+      report(
+          fmt::format("clamp_len is 0, but with encoding {} it must be at least 1", encoding.name),
+          "set clamp_len to the largest distance that has a vector of its own");
+    } else {
+      report("clamp_len is 0, but must be -1 or at least 1", "use -1 to clamp no distance",
+             "clamp_len=-1");
+    }
   }
   if (encoding.has(EncodingRow::kClamped) && network.clamp_len < 0) {
-    report(fmt::format("encoding is {}, but clamp_len is not set", encoding.name),
+    report(fmt::format("encoding is {}, but clamp_len sets no limit", encoding.name),
            "set clamp_len to the largest distance that has a vector of its own");
   }
   if (!encoding.has(EncodingRow::kPlaces)) return;
@@ -135,13 +142,17 @@ void check_attention(const Network& network, const Report& report) {
   }
   if (!network.attention_dilation.empty()) {
     if (network.attention_window == 0) {
+      const bool may_limit = !network.same_length && !network.query_only_pooling &&
+                             network.attention != Attention::kLinear;
       report("attention_dilation is set, but attention_window is not",
-             "set attention_window, too, or leave attention_dilation out", "attention_dilation=[]");
+             may_limit ? "set attention_window, too, or leave attention_dilation out"
+                       : "leave attention_dilation out",
+             "attention_dilation=[]");
     }
     const auto heads = static_cast<std::int64_t>(network.attention_dilation.size());
     if (heads != network.n_head) {
       report(
-          fmt::format("attention_dilation has {} values, expected {}: one for each "
+          fmt::format("attention_dilation has the length {}, expected {}: one value for each "
                       "head",
                       heads, network.n_head));
     }
@@ -157,7 +168,9 @@ void check_attention(const Network& network, const Report& report) {
   if (!row_of(network.encoding).has(EncodingRow::kFeatures)) {
     report(fmt::format("attention is linear, but encoding is {}", to_text(network.encoding)),
            fmt::format("feature maps cannot depend on distances: use encoding {}",
-                       choice_of(kEncodings, EncodingRow::kFeatures)),
+                       network.architecture == Architecture::kVanilla
+                           ? choice_of(kEncodings, EncodingRow::kFeatures)
+                           : to_text(Encoding::kTransformerXl)),
            "encoding=transformer-xl");
   }
   if (network.pool == Pool::kMostUsed) {
@@ -181,8 +194,8 @@ void check_compression(const Network& network, const Report& report) {
   }
   if (network.compression_loss == CompressionLoss::kAutoEncoding && !network.learns_compression()) {
     report(fmt::format("compression_loss is auto-encoding, which decodes the states that a "
-                       "convolution has compressed, but pool is {}",
-                       to_text(network.pool)),
+                       "convolution has compressed, but architecture is {} and pool is {}",
+                       to_text(network.architecture), to_text(network.pool)),
            "leave compression_loss out, or set the pool of a compressive network to "
            "convolution or dilated-convolution",
            "compression_loss=attention-reconstruction");
@@ -195,8 +208,8 @@ void check_scale_widths(const Network& network, const Report& report) {
   const char* const remedy =
       "give d_model for the finest scale, then the width of every coarser scale";
   if (widths.size() != network.scales.size()) {
-    report(fmt::format("scale_widths has {} values, expected {}: one for each scale", widths.size(),
-                       network.scales.size()),
+    report(fmt::format("scale_widths has the length {}, expected {}: one value for each scale",
+                       widths.size(), network.scales.size()),
            remedy, "scale_widths=[]");
     return;
   }
@@ -207,15 +220,16 @@ void check_scale_widths(const Network& network, const Report& report) {
   }
   for (const std::int64_t width : widths) {
     if (width % 2 != 0) {
-      report(fmt::format("scale_widths: {} must be even", width),
-             "a position is encoded by as many sines as cosines");
+      report(fmt::format("scale_widths: {} is odd, but every width must be even", width),
+             "sinusoidal encodings have as many sines as cosines");
       return;
     }
     const std::int64_t inner = network.d_inner * width / network.d_model;
     if (network.d_inner * width % network.d_model != 0 || inner > kMaxWidth) {
-      report(fmt::format("scale_widths: at {} the scale's d_inner is {} * {} / {}, which must be a "
-                         "whole number up to {}",
-                         width, network.d_inner, width, network.d_model, kMaxWidth),
+      report(fmt::format(
+                 "scale_widths: at width {} the scale's d_inner is {} * {} / {}, which must be "
+                 "a whole number up to {}",
+                 width, network.d_inner, width, network.d_model, kMaxWidth),
              "use another width");
       return;
     }
@@ -250,22 +264,29 @@ void check_cutoffs(const Network& network, const Report& report) {
   std::int64_t width = network.embedding_width();
   std::int64_t previous = 0;
   for (const std::int64_t cutoff : network.cutoffs) {
-    if (cutoff <= previous) {
-      return report(fmt::format("cutoffs: {} follows {}, but cutoffs must be above 0 and increase",
-                                cutoff, previous),
+    if (cutoff < 1) {
+      return report(fmt::format("cutoffs has {}, but cutoffs must be above 0 and increase", cutoff),
                     "give them in increasing order, as in [2000, 10000]");
     }
+    if (cutoff <= previous) {
+      return report(
+          fmt::format("cutoffs: {} follows {}, but cutoffs must increase", cutoff, previous),
+          "give them in increasing order, as in [2000, 10000]");
+    }
     if (network.vocab_size > 0 && cutoff >= network.vocab_size) {
-      return report(fmt::format("cutoffs: {} must be below {}, the size of the vocabulary", cutoff,
-                                network.vocab_size),
-                    "qltrain --set cutoffs=auto chooses cutoffs for the training data");
+      return report(
+          fmt::format("cutoffs: {} must be below {}, the size of the vocabulary", cutoff,
+                      network.vocab_size),
+          "qltrain --set cutoffs=auto --set vocab_size=0 chooses them for the training data");
     }
     width /= network.div_val;
     if (width < 1) {
-      return report(fmt::format("div_val is {}, which reduces d_embed {} to 0 in the cluster that "
-                                "begins with id {}",
-                                network.div_val, network.embedding_width(), cutoff),
-                    "use a smaller div_val or fewer cutoffs");
+      return report(
+          fmt::format(
+              "div_val is {}, which reduces the embedding width {} to 0 in the cluster that "
+              "begins with id {}",
+              network.div_val, network.embedding_width(), cutoff),
+          "use a smaller div_val or fewer cutoffs");
     }
     previous = cutoff;
   }
@@ -281,7 +302,7 @@ void check_clusters(const Network& network, const Report& report) {
   check_cutoffs(network, report);
   const std::size_t clusters = network.cutoffs.size() + 1;
   if (!network.tie_projs.empty() && network.tie_projs.size() != clusters) {
-    report(fmt::format("tie_projs has {} values, expected {}: one for each cluster",
+    report(fmt::format("tie_projs has the length {}, expected {}: one value for each cluster",
                        network.tie_projs.size(), clusters),
            "", "tie_projs=[]");
   }
@@ -312,8 +333,8 @@ void check_scales(const Network& network, bool in_range, const Report& report) {
   }
   if ((network.scales.size() > 1 || network.architecture == Architecture::kCompressive) &&
       network.rate < 2) {
-    report(fmt::format("rate is {}, but a {} network compresses by 2 or more", network.rate, name),
-           "", "rate=2");
+    report(fmt::format("rate is {}, but compression needs a rate of 2 or more", network.rate), "",
+           "rate=2");
   }
 }
 
@@ -345,7 +366,7 @@ void find_conflicts(const Network& network, const std::string& where, Conflicts&
   }
   if (network.d_model % 2 != 0) {
     report(fmt::format("d_model is {}, but must be even", network.d_model),
-           "a position is encoded by as many sines as cosines");
+           "sinusoidal encodings have as many sines as cosines");
   }
   check_encoding(network, report);
   check_compression(network, report);

@@ -195,11 +195,11 @@ TEST_CASE("Network::check: refuses a network that cannot be built and says how t
       },
       "the number of layers in all is 8194, must be 1 to 4096");
   refused([](Network& n) { n.output_layers = -1; }, "output_layers is -1, must be 0 to 4096");
-  refused([](Network& n) { n.rate = 1; },
-          "rate is 1, but a transformer-ql network compresses by 2 or more");
+  refused([](Network& n) { n.rate = 1; }, "rate is 1, but compression needs a rate of 2 or more");
   refused([](Network& n) { n.rate = 0; }, "rate is 0, must be 1 to 4096");
   refused([](Network& n) { n.scale_widths = {256}; },
-          "scale_widths has 1 values, expected 2: one for each scale; give d_model for the finest "
+          "scale_widths has the length 1, expected 2: one value for each scale; give d_model for "
+          "the finest "
           "scale, then the width of every coarser scale");
   refused(
       [](Network& n) {
@@ -211,12 +211,14 @@ TEST_CASE("Network::check: refuses a network that cannot be built and says how t
       [](Network& n) {
         n.scale_widths = {256, 257};
       },
-      "scale_widths: 257 must be even; a position is encoded by as many sines as cosines");
+      "scale_widths: 257 is odd, but every width must be even; sinusoidal encodings have as many "
+      "sines as cosines");
   refused(
       [](Network& n) {
         n.d_inner = 100, n.scale_widths = {256, 258};
       },
-      "scale_widths: at 258 the scale's d_inner is 100 * 258 / 256, which must be a whole number "
+      "scale_widths: at width 258 the scale's d_inner is 100 * 258 / 256, which must be a whole "
+      "number "
       "up to " +
           width + "; use another width");
   refused([](Network& n) { n.query_only_pooling = true, n.attention_window = 2; },
@@ -234,7 +236,7 @@ TEST_CASE("Network::check: refuses a network that cannot be built and says how t
   refused([](Network& n) { n.d_inner = 0; }, "d_inner is 0, must be 1 to " + width);
   refused([](Network& n) { n.vocab_size = -1; }, "vocab_size is -1, must be 0 to 2147483648");
   refused([](Network& n) { n.d_model = 255; },
-          "d_model is 255, but must be even; a position is encoded by as many sines as cosines");
+          "d_model is 255, but must be even; sinusoidal encodings have as many sines as cosines");
   refused([](Network& n) { n.dropout = 1; }, "dropout is 1, must be at least 0 and less than 1");
   refused([](Network& n) { n.dropatt = -0.5; },
           "dropatt is -0.5, must be at least 0 and less than 1");
@@ -267,10 +269,10 @@ TEST_CASE("Network::check: encodings and the keys that a query sees") {
   const Network ql = with_sizes(paper_ql()), plain = with_sizes(vanilla(8));
   refused(
       ql, [](Network& n) { n.clamp_len = 0; },
-      "clamp_len is 0, but must be at least 1; use -1 to clamp no distance");
+      "clamp_len is 0, but must be -1 or at least 1; use -1 to clamp no distance");
   refused(
       ql, [](Network& n) { n.encoding = Encoding::kShaw; },
-      "encoding is shaw, but clamp_len is not set; set clamp_len to the largest distance that "
+      "encoding is shaw, but clamp_len sets no limit; set clamp_len to the largest distance that "
       "has a vector of its own");
   refused(
       ql, [](Network& n) { n.encoding = Encoding::kAbsolute; },
@@ -300,7 +302,7 @@ TEST_CASE("Network::check: encodings and the keys that a query sees") {
       [](Network& n) {
         n.attention_window = 3, n.attention_dilation = {1, 2};
       },
-      "attention_dilation has 2 values, expected 4: one for each head");
+      "attention_dilation has the length 2, expected 4: one value for each head");
   refused(
       ql, [](Network& n) { n.attention = Attention::kLinear, n.attention_window = 3; },
       "attention is linear, but attention_window is set; linear attention sums over all keys of "
@@ -322,7 +324,7 @@ TEST_CASE("Network::check: encodings and the keys that a query sees") {
         n.clamp_len = 3;
       },
       "attention is linear, but encoding is shaw; feature maps cannot depend on distances: use "
-      "encoding transformer-xl or absolute");
+      "encoding transformer-xl");
 }
 
 TEST_CASE("Network::check: same_length needs a memory") {
@@ -334,7 +336,7 @@ TEST_CASE("Network::check: same_length needs a memory") {
   } catch (const ConfigError& error) {
     CHECK(std::string(error.what()) ==
           "segment 4, memory 0: with same_length a query sees as many keys as the memory has "
-          "states, so the memory needs at least one; nearest valid: memory 1");
+          "states, so the memory needs at least one state; nearest valid: memory 1");
   }
   CHECK(make_geometry(network, {4, 12, 0}).stages.front().span == 12);
 
@@ -379,7 +381,7 @@ TEST_CASE("Network::check: networks of one scale") {
         "net: droppath is 0.3, but there is one scale only; droppath leaves scales out: set it "
         "to 0");
   network = with_sizes(compressive(8, 1));
-  CHECK(message_of(network) == "net: rate is 1, but a compressive network compresses by 2 or more");
+  CHECK(message_of(network) == "net: rate is 1, but compression needs a rate of 2 or more");
   CHECK(message_of(with_sizes(quadratic({4}, 2, 1))) == "valid");  // nothing is compressed
 }
 
@@ -390,7 +392,7 @@ TEST_CASE("Network::check: auto-encoding needs a convolution") {
     network.pool = pool;
     CHECK(message_of(network) ==
           "net: compression_loss is auto-encoding, which decodes the states that a convolution "
-          "has compressed, but pool is " +
+          "has compressed, but architecture is compressive and pool is " +
               to_text(pool) +
               "; leave compression_loss out, or set the pool of a compressive network to "
               "convolution or dilated-convolution");
