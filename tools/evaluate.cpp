@@ -48,8 +48,9 @@ static void read_reset(const ql::Options& options, ql::eval::SweepOptions& sweep
   const std::string begin = options.text("begin");
   const std::optional<std::int64_t> id = ql::parse_integer(begin);
   if (!sweep.alone) {
-    throw ql::UsageError("--begin", "applies only when every line or document is read on its own",
-                         "add --reset line or --reset document, or leave --begin out");
+    throw ql::UsageError(
+        "--begin", "applies only when every line, doubled-line or document is read on its own",
+        "give --reset line, doubled-line or document, or leave --begin out");
   }
   if (begin == "none") {
     sweep.begin.none = true;
@@ -57,7 +58,8 @@ static void read_reset(const ql::Options& options, ql::eval::SweepOptions& sweep
     sweep.begin.id = static_cast<ql::shard::TokenId>(*id);
   } else {
     throw ql::UsageError("--begin",
-                         fmt::format("expected a token's id or 'none', found '{}'", begin));
+                         fmt::format("expected a token's id (0 to {}) or 'none', found '{}'",
+                                     ql::net::kMaxVocabulary - 1, begin));
   }
 }
 
@@ -91,7 +93,8 @@ static ql::eval::SweepOptions sweep_options(const ql::Options& options,
   if (options.has("per-token")) sweep.loss_file = options.text("per-token");
   if (options.has("attention")) {
     if (options.text("attention") == "-") {
-      throw ql::UsageError("--attention", "standard output already has the table of perplexities",
+      throw ql::UsageError("--attention",
+                           "standard output already has the table of perplexities or the losses",
                            "give a file's name instead of -");
     }
     sweep.attention_file = options.text("attention");
@@ -116,7 +119,8 @@ static void check(const ql::eval::SweepOptions& sweep) {
   }
   const auto streams = std::count(sweep.data.begin(), sweep.data.end(), "-");
   if (streams + (sweep.unigram == "-" ? 1 : 0) > 1) {
-    throw ql::UsageError("--data", "standard input can be read only once");
+    throw ql::UsageError("--data", "standard input can be read only once",
+                         "write the stream to a file, and give the file instead of -");
   }
 }
 

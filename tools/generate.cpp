@@ -125,7 +125,7 @@ struct NamedTokens {
           option,
           fmt::format("the id {} is outside the vocabulary of {} entries", named,
                       header.vocabulary.size),
-          fmt::format("give an id from 0 to {}, or a token of digits with its first one escaped: "
+          fmt::format("give an id from 0 to {}, or escape the first digit if this is a token: "
                       "'\\x3{}'",
                       header.vocabulary.size - 1, named));
     }
@@ -147,8 +147,10 @@ struct NamedTokens {
     }
     const std::string near = nearest(named, texts);
     throw UsageError(option, fmt::format("{} is not a token of the vocabulary", in_quotes(named)),
-                     near.empty() ? "qltok encode --output pieces prints the tokens of a text"
-                                  : fmt::format("did you mean {}?", escaped(near)));
+                     !near.empty() ? fmt::format("did you mean {}?", escaped(near))
+                     : header.vocabulary.type == "piece"
+                         ? "the vocabulary's file lists the tokens"
+                         : "qltok encode --output pieces prints the tokens of a text");
   }
 
   const shard::StreamHeader& header;

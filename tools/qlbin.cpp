@@ -48,7 +48,7 @@ GivenVocabulary given_vocabulary(const Options& options, const std::string& inpu
   GivenVocabulary given;
   if (options.has("vocab")) {
     options.refuse({"vocab-size", "eos"}, "", "--{} does not go with --vocab",
-                   "leave --{} out: the vocabulary has the value");
+                   "leave --{} out: the value is taken from the vocabulary");
     const std::string path = options.text("vocab");
     given.text = text::read_vocabulary_file(path);
     given.vocabulary = text::parse_vocabulary(given.text, path);
@@ -64,7 +64,8 @@ GivenVocabulary given_vocabulary(const Options& options, const std::string& inpu
   const std::int64_t eos = options.integer("eos");
   if (eos >= given.info.size) {
     throw UsageError(
-        "", fmt::format("--eos {} is outside the vocabulary of {} entries", eos, given.info.size));
+        "", fmt::format("--eos {} is outside the vocabulary of {} entries", eos, given.info.size),
+        fmt::format("give an id below {}", given.info.size));
   }
   given.info.eos = static_cast<TokenId>(eos);
   return given;
@@ -95,7 +96,8 @@ void pack_ids(const Options& options, const GivenVocabulary& given, const char* 
 
 void pack_stream(const Options& options, InputFile& input) {
   options.refuse({"vocab", "vocab-size", "eos"}, "", "--{} does not go with a token stream",
-                 "leave --{} out: the stream has the value");
+                 "leave --{} out: the value is taken from the stream; plain ids need --input ids, "
+                 "u16 or u32");
   TokenStreamReader stream(input);
   StreamHeader header = stream.header();
   header.provenance = lineage(configuration_of(options), header.provenance);
@@ -223,10 +225,14 @@ StreamHeader merged_header(const Options& options, const Json& configuration,
     const std::string path = options.text("vocab");
     std::string text = text::read_vocabulary_file(path);
     const std::string hash = text::parse_vocabulary(text, path).hash();
+    if (header.vocabulary.hash.empty()) {
+      throw Error(path, "cannot be compared, because the parts record no hash of their vocabulary",
+                  "leave --vocab out");
+    }
     if (hash != header.vocabulary.hash) {
       throw Error(path,
                   fmt::format("has the hash {}, but the vocabulary of the parts has {}", hash,
-                              header.vocabulary.hash.empty() ? "none" : header.vocabulary.hash),
+                              header.vocabulary.hash),
                   "give the vocabulary that the parts were made with");
     }
     if (header.vocabulary_text.empty()) header.vocabulary_text = std::move(text);
@@ -288,8 +294,11 @@ ImportRules import_rules(const Options& options, const VocabularyInfo& vocabular
                      "leave --eos-first out: Megatron's index states where documents begin");
   }
   if (!rules.vocabulary.eos) {
-    throw UsageError("", "--eos-first needs --eos, or a vocabulary with <eos>",
-                     "give --eos with the id that begins documents");
+    throw UsageError(
+        "", "--eos-first needs --eos, or a vocabulary with <eos>",
+        options.has("vocab")
+            ? "give a vocabulary with <eos>, or --vocab-size and --eos instead of --vocab"
+            : "give --eos with the id that begins documents");
   }
   return rules;
 }
@@ -311,7 +320,7 @@ void export_folders(const Options& options) {
   rules.threads = threads_of(options);
   if (options.given("file-tokens") && rules.format != Format::kLlmc) {
     throw UsageError("", "--file-tokens goes with --format llmc only",
-                     "leave it out: the other formats write a single file");
+                     "leave it out: in the other formats one file has all tokens");
   }
   if (rules.format == Format::kLlmc) rules.file_tokens = options.integer("file-tokens");
   MultiReader data(options.positional());

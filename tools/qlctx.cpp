@@ -12,7 +12,7 @@ static std::int64_t drawn_position(const ql::Options& options, const ql::ctx::Re
     throw ql::UsageError(
         "--format svg",
         fmt::format("draws one combination of lengths, but {} are given", request.lengths.size()),
-        "give one --segment, one --memory and one --compressed-memory");
+        "give a single length to each of --segment, --memory and --compressed-memory");
   }
   if (options.given("method") && options.text("method") != "exact") {
     throw ql::UsageError("--method", "a drawing shows the exact dependencies",

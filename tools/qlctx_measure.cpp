@@ -51,23 +51,25 @@ static Error killed(int signal_number) {
   return Error(
       kProgram,
       fmt::format("was ended by signal {} ({})", signal_number, ::strsignal(signal_number)),
-      "this is a bug: please report it");
+      "unless you sent the signal, this is a bug: please report it");
 }
 
 static void check_rows(const std::vector<std::vector<std::int64_t>>& rows,
                        const std::vector<net::Lengths>& lengths) {
   const char* remedy = "install qlctx and qlctx-measure of the same version";
   if (rows.size() != lengths.size()) {
-    throw FormatError(
-        kProgram, fmt::format("answered for {} lengths, expected {}", rows.size(), lengths.size()),
-        remedy);
+    throw FormatError(kProgram,
+                      fmt::format("number of lengths in its answer: {}, expected: {}", rows.size(),
+                                  lengths.size()),
+                      remedy);
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (static_cast<std::int64_t>(rows[i].size()) != lengths[i].segment) {
-      throw FormatError(kProgram,
-                        fmt::format("answered for {} positions of a segment of {}", rows[i].size(),
-                                    lengths[i].segment),
-                        remedy);
+      throw FormatError(
+          kProgram,
+          fmt::format("number of positions in its answer: {}, expected: {}, the segment's length",
+                      rows[i].size(), lengths[i].segment),
+          remedy);
     }
   }
 }

@@ -380,8 +380,10 @@ Search search_of_family(const Options& options) {
     network = paper_sizes();
   }
   if (!network.scale_widths.empty()) {
-    log_info("scale_widths [{}] restricts networks of several scales to {} scales of these widths",
-             fmt::join(network.scale_widths, ", "), network.scale_widths.size());
+    log_info(
+        "with scale_widths [{}], networks of several scales are searched only if their number of "
+        "scales is {}",
+        fmt::join(network.scale_widths, ", "), network.scale_widths.size());
   }
   std::vector<std::string> names = options.texts("arch");
   if (names.empty()) names = kArchitectures;
@@ -409,12 +411,13 @@ std::vector<net::Plan> find_plans(const Search& search, const Options& options) 
   }
   const std::string names = fmt::format("{}", fmt::join(without, ", "));
   const std::string nothing =
-      fmt::format("no network reaches back {} tokens", with_thousands(context));
+      fmt::format("no network reaches a minimum context length of {}", with_thousands(context));
   if (all.empty()) {
     throw Error(
         names, nothing,
-        "networks without memory see only their segment; several scales need two or more layers, "
-        "and segments that are multiples of their granularity");
+        "networks without memory see nothing before their segment, and attention_window limits "
+        "the others; several scales need two or more layers; segments must be multiples of the "
+        "granularity, in compressive networks of the rate");
   }
   if (!without.empty()) log_info("{}: {}", names, nothing);
   std::stable_sort(all.begin(), all.end(), [](const net::Plan& a, const net::Plan& b) {

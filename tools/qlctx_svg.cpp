@@ -217,9 +217,9 @@ class Drawing {
     return fmt::format(
         "Every row is a place of the network, the output at the top, the embedded tokens at the "
         "bottom. Rectangles are states of the current segment, pills states of memories, hexagons "
-        "states of compressed memories. Filled are those that the output state at position {} of "
-        "{} depends on; small grey blocks are states of earlier steps that it depends on and that "
-        "no memory holds any more. The oldest token it depends on is {} tokens before its own.",
+        "states of compressed memories. Those that the output state at position {} of {} depends "
+        "on are filled; small grey blocks are states of earlier steps that it depends on and that "
+        "no memory holds any more. Its distance from the oldest token it depends on is {}.",
         position_ + 1, segment_, reach_);
   }
 

@@ -136,7 +136,7 @@ void check_qleval(const Options& options) {
   }
   if (options.has("top") && (!options.has("per") || options.text("per") != "token")) {
     throw UsageError("--top", "needs the rows of single tokens",
-                     "add --per token, or leave --top out");
+                     "give --per token, or leave --top out");
   }
   if (options.flag("summary") && !options.has("per")) {
     throw UsageError("--summary", "adds the table to the rows of --per, which is not given",
@@ -154,11 +154,17 @@ void check_qleval(const Options& options) {
                    "use --method layerwise, or leave --{} out");
   } else {
     options.refuse({"batch"}, "--batch", "--method layerwise reads the stream as a single column",
-                   "add --method stepwise, or leave --batch out");
+                   "give --method stepwise, or leave --batch out");
   }
   const std::string reset = options.has("reset") ? options.text("reset") : "";
   for (const char* other : {"per-token", "unigram", "stride"}) {
     if (!reset.empty() && !parse_integer(reset) && options.given(other)) {
+      if (reset != "line" && reset != "doubled-line" && reset != "document") {
+        throw UsageError(
+            "--reset",
+            fmt::format("expected 1 to {} tokens, line, doubled-line or document, found '{}'",
+                        kLongest, reset));
+      }
       throw UsageError(
           fmt::format("--{}", other),
           fmt::format("needs one stream, but --reset {0} reads every {0} separately", reset),

@@ -108,7 +108,7 @@ text::Vocabulary vocabulary_of(const std::string& checkpoint, std::string& text)
     throw Error(file.string(),
                 fmt::format("is not the vocabulary of the model: its hash is {}, expected {}",
                             vocabulary.hash(), trained_with->hash),
-                "restore the folder from a copy");
+                "replace it by the vocabulary of the training data");
   }
   return vocabulary;
 }

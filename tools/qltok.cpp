@@ -36,12 +36,13 @@ static std::string percent(std::int64_t part, std::int64_t total) {
       total == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(total));
 }
 
-static void warn_of_reserved(std::int64_t count) {
+// The vocabulary has <eos> if `count` is above 0.
+static void warn_of_reserved(std::int64_t count, const Vocabulary& vocabulary) {
   if (count == 0) return;
-  log_warning(
-      "the text has the word <eos> (count: {}), which becomes <unk>, because <eos> stands for line "
-      "ends",
-      with_thousands(count));
+  const std::string eos(vocabulary.token(*vocabulary.eos()));
+  log_warning("the text has the word {} (count: {}), which {}, because {} stands for line ends",
+              eos, with_thousands(count),
+              vocabulary.unk() ? "becomes <unk>" : "the vocabulary cannot encode", eos);
 }
 
 // Returns the configuration for the provenance, without the name of the output file.
@@ -62,11 +63,13 @@ static std::string token_name(const Options& options, const char* option) {
 }
 
 static void report_missing_specials(const Vocabulary& vocabulary, const VocabularyImport& rules) {
-  const bool names = vocabulary.type() == TokenType::kPiece;
+  const TokenType type = vocabulary.type();
+  const bool names = type == TokenType::kPiece;
   if (!vocabulary.eos() && rules.eos != Presence::kNever) {
-    log_info(
-        "no token of the vocabulary is <eos>, so {}; --eos-token chooses one",
-        names ? "qlbin import cannot find documents by it" : "line ends of a text are not encoded");
+    log_info("no token of the vocabulary is <eos>, so {}; --eos-token chooses one",
+             names                      ? "qlbin import cannot find documents by it"
+             : type == TokenType::kWord ? "line ends of a text are not encoded"
+                                        : "line ends are encoded like other characters");
   }
   if (!vocabulary.unk() && rules.unk != Presence::kNever) {
     log_info("no token of the vocabulary is <unk>, so {}; --unk-token chooses one",
@@ -143,7 +146,8 @@ static void make_vocabulary(const Options& options) {
   OutputStream out(options.text("output"), false);
   const std::vector<std::string> names = input_names(options);
   if (parts && names.empty()) {
-    throw UsageError("--counts", "no FILE is given", "name the vocabularies of the parts");
+    throw UsageError("--counts", "no FILE is given",
+                     "name the vocabularies of the parts, or lists of counts");
   }
   const auto built =
       parts ? add_counts(names, rules) : build_vocabulary(names, rules, threads_of(options));
@@ -159,7 +163,7 @@ static void make_vocabulary(const Options& options) {
         "characters: {}, of which {} have pieces of their own; --max-size has no room for more",
         with_thousands(built.characters), with_thousands(built.covered));
   }
-  warn_of_reserved(built.reserved);
+  warn_of_reserved(built.reserved, built.vocabulary);
 }
 
 static EncodeOptions encode_options(const Options& options, const Vocabulary& vocabulary) {
@@ -184,7 +188,7 @@ static void report(const EncodeTotals& totals, const Vocabulary& vocabulary) {
   if (in_text > 0) {
     log_info("<unk> in the text itself: {} ({})", with_thousands(in_text), percent(in_text, all));
   }
-  warn_of_reserved(totals.reserved);
+  warn_of_reserved(totals.reserved, vocabulary);
 }
 
 static void encode(const Options& options) {
@@ -240,7 +244,10 @@ static Vocabulary stream_vocabulary(const Options& options, const StreamHeader& 
     throw Error(where,
                 fmt::format("this vocabulary has the hash {}, but {} was made with one of hash {}",
                             vocabulary.hash(), stream, info.hash),
-                "give the vocabulary that the text was encoded with, or leave out --vocab");
+                !given ? "give the vocabulary that the text was encoded with as --vocab"
+                : header.vocabulary_text.empty()
+                    ? "give the vocabulary that the text was encoded with"
+                    : "give the vocabulary that the text was encoded with, or leave out --vocab");
   }
   return vocabulary;
 }

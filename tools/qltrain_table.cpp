@@ -105,7 +105,8 @@ void check_qltrain(const Options& options) {
   if (options.flag("resume")) return;
   for (const char* name : {"data", "valid", "model"}) {
     if (!options.has(name)) {
-      throw UsageError(fmt::format("--{}", name), "is required", "see 'qltrain --help'");
+      throw UsageError(fmt::format("--{}", name), "is required without --resume",
+                       "see 'qltrain --help'");
     }
   }
 }

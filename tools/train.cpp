@@ -42,8 +42,9 @@ train::ComputeDevice compute_device_of(const Options& options, const machine::Pr
   const train::ComputeDevice compute{machine::find_device(options.text("device"), group),
                                      !options.flag("eager")};
   if (options.flag("eager") && compute.device.is_cpu()) {
-    throw UsageError("--eager", "affects GPUs only: steps are never recorded on the CPU",
-                     "add --device cuda, or leave --eager out");
+    throw UsageError("--eager",
+                     "affects GPUs only: on the CPU, steps are never captured as CUDA graphs",
+                     "give --device cuda, or leave --eager out");
   }
   return compute;
 }
