@@ -24,7 +24,7 @@ void validate_text(TextBlock& block, TokenType type, InvalidText invalid) {
       block.place.line + std::count(block.text.begin(), block.text.begin() + bad, '\n');
   throw FormatError(
       fmt::format("{}: line {}", block.place.file, line),
-      fmt::format("invalid UTF-8: byte 0x{:02X} at offset {} of the file",
+      fmt::format("invalid UTF-8: byte 0x{:02X} at offset {} of the file's text",
                   static_cast<unsigned char>(block.text[bad]),
                   block.place.offset + static_cast<std::int64_t>(bad)),
       "convert the text with iconv, give --invalid replace, or make the vocabulary with "
@@ -226,11 +226,20 @@ class PieceEncoder : public LineEncoder {
 TokenId Unknowns::replace(std::string_view text) {
   const bool allowed = rule_ == UnknownRule::kUnk;
   if (!allowed || !vocabulary_.unk()) {
+    // The word <eos> is a token, but text never becomes it. SentencePiece does not state where text
+    // became <unk>, so the line is shown.
+    const bool is_eos = vocabulary_.type() == TokenType::kWord && vocabulary_.eos() &&
+                        text == vocabulary_.token(*vocabulary_.eos());
+    const char* fault = vocabulary_.type() == TokenType::kSentencePiece ? "has text" : "is";
+    if (is_eos) fault = "stands for line ends, so the word is";
     throw Error(fmt::format("{}: line {}", *file_, line_),
-                fmt::format("'{}' is outside the vocabulary{}", shown(text),
-                            allowed ? ", which has no <unk>" : ""),
-                allowed ? "make the vocabulary with --unk always, or from this text"
-                        : "give --unknown unk to encode it as <unk>");
+                fmt::format("'{}' {} outside the vocabulary{}", shown(text), fault,
+                            vocabulary_.unk() ? "" : ", which has no <unk>"),
+                vocabulary_.unk()
+                    ? "give --unknown unk to encode it as <unk>"
+                    : fmt::format("take it out of the text, or make the vocabulary {}with <unk>: "
+                                  "--unk always (if imported, --unk-token)",
+                                  is_eos ? "" : "from this text or "));
   }
   ++count_;
   if (texts_.size() < kMostTexts) {
@@ -272,7 +281,8 @@ Encoder::Encoder(const Vocabulary& vocabulary, EncodeOptions options)
     : vocabulary_(vocabulary), options_(std::move(options)), lines_(make_line_encoder(vocabulary)) {
   if (options_.eos != EosRule::kNone && !vocabulary_.eos()) {
     throw UsageError("--eos", "the vocabulary has no <eos>",
-                     "give --eos none, or make the vocabulary with --eos always");
+                     "give --eos none, or make the vocabulary with --eos always (if "
+                     "imported, with --eos-token)");
   }
 }
 

@@ -43,14 +43,18 @@ void TokensById::add(std::uint64_t id, const std::string& token) {
   if (id >= end_) {
     throw FormatError(
         where_,
-        fmt::format("the id of {} is {}, expected less than {} for this number of tokens",
-                    in_quotes(token), id, with_thousands(static_cast<std::int64_t>(end_))),
-        "is the file damaged?");
+        fmt::format(
+            "the id of {} is {}, expected less than {} ({} plus twice the number of tokens)",
+            in_quotes(token), id, with_thousands(static_cast<std::int64_t>(end_)),
+            with_thousands(static_cast<std::int64_t>(kMostGaps))),
+        "is the file damaged, or something else than a list of tokens?");
   }
   if (id >= tokens_.size()) tokens_.resize(id + 1);
   if (tokens_[id] && *tokens_[id] != token) {
-    throw FormatError(where_, fmt::format("the id {} belongs to two tokens: {} and {}", id,
-                                          in_quotes(*tokens_[id]), in_quotes(token)));
+    throw FormatError(where_,
+                      fmt::format("the id {} belongs to two tokens: {} and {}", id,
+                                  in_quotes(*tokens_[id]), in_quotes(token)),
+                      "remove one of them, or correct its id");
   }
   tokens_[id] = token;
 }
@@ -137,8 +141,8 @@ std::string Speller::spell(const std::string& bytes) {
   throw FormatError(
       where_,
       fmt::format(
-          "more than {0} tokens have the text {1}, but a vocabulary has only {0} ways to write it",
-          bytes.size() + 1, in_quotes(bytes)),
+          "more tokens have the text {} than a vocabulary has ways to write it (at most {})",
+          in_quotes(bytes), bytes.size() + 1),
       "remove one of the tokens, or change its text");
 }
 
@@ -166,7 +170,8 @@ class TokenDecoder {
       throw FormatError(
           where_,
           fmt::format(
-              "Metaspace drops a blank that begins a text, but not the blank in the token {}",
+              "Metaspace drops a blank that begins a text, but would keep that of the token {}, "
+              "which is not supported",
               in_quotes(token)),
           kListRemedy);
     }
@@ -237,7 +242,9 @@ class TokenDecoder {
   // times from the end.
   void strip_tokens(const JsonObject& decoder) {
     const std::string content = decoder.text("content");
-    if (content.empty()) throw FormatError(where_, "the content of Strip is empty");
+    if (content.empty()) {
+      throw FormatError(where_, "the content of Strip is empty", kListRemedy);
+    }
     steps_.push_back([content, start = decoder.integer("start", 0),
                       stop = decoder.integer("stop", 0)](const std::string& token) {
       std::string_view text = token;
@@ -258,12 +265,17 @@ class TokenDecoder {
   void strip_text(const JsonObject& decoder) {
     const std::int64_t start = decoder.integer("start", 0), stop = decoder.integer("stop", 0);
     if (start == 0 && stop == 0) return;
-    if (decoder.text("content") != " " || start != 1 || stop != 0 ||
-        leading_blanks_ != LeadingBlanks::kNone) {
+    if (decoder.text("content") != " " || start != 1 || stop != 0) {
       throw FormatError(where_,
-                        fmt::format("Strip removes {} '{}' from the beginning of a text and {} "
-                                    "from its end, expected one blank from its beginning",
-                                    start, decoder.text("content"), stop),
+                        fmt::format("Strip removes {} {} from the beginning of a text and {} from "
+                                    "its end, expected one blank from its beginning",
+                                    start, in_quotes(decoder.text("content")), stop),
+                        kListRemedy);
+    }
+    if (leading_blanks_ != LeadingBlanks::kNone) {
+      throw FormatError(where_,
+                        "Strip removes a blank from the beginning of a text, as an earlier decoder "
+                        "does, which is not supported",
                         kListRemedy);
     }
     leading_blanks_ = LeadingBlanks::kOne;
@@ -278,14 +290,18 @@ class TokenDecoder {
     if (!never) {
       // The library keeps leading spaces that earlier decoders make; kFirstToken would remove them.
       if (!steps_.empty()) {
-        throw FormatError(where_, "Metaspace follows other decoders, which is not supported",
+        throw FormatError(where_,
+                          "Metaspace follows another decoder and drops blanks, which is not "
+                          "supported",
                           kListRemedy);
       }
       leading_blanks_ = LeadingBlanks::kFirstToken;
     }
     const std::string mark =
         is_given("replacement") ? decoder.text("replacement") : std::string(kPieceBlank);
-    if (mark.empty()) throw FormatError(where_, "the replacement of Metaspace is empty");
+    if (mark.empty()) {
+      throw FormatError(where_, "the replacement of Metaspace is empty", kListRemedy);
+    }
     steps_.push_back([mark](const std::string& text) { return replaced(text, mark, " "); });
   }
 
@@ -336,7 +352,7 @@ void add_token(TokensById& tokens, const Json& id, const std::string& token,
   }
   if (token.empty()) {
     throw FormatError(where, fmt::format("the token with the id {} has no text", id.dump()),
-                      "remove this token: its id then gets a placeholder");
+                      fmt::format("give it a text, such as <missing:{}>", id.dump()));
   }
   tokens.add(id.get<std::uint64_t>(), token);
 }

@@ -164,7 +164,10 @@ void read_normalizer(std::string_view spec, SentencePieceRules& rules) {
         if (field == kEscapeWhitespaces) marks_blanks = flag;
         if (field != kPrecompiledCharsmap || content.empty()) return;
         rules.keeps_text = false;
-        if (!stays_inside(content)) rules.problem = "its normalization rules are damaged";
+        if (!stays_inside(content)) {
+          rules.problem =
+              "its normalization rules are damaged, or replace text by more than 255 bytes";
+        }
       });
   if (!good) rules.problem = "its normalization rules are damaged";
   if (rules.adds_prefix || rules.removes_blanks || !marks_blanks) rules.keeps_text = false;
@@ -188,7 +191,7 @@ SentencePieceRules sentencepiece_rules(std::string_view serialized) {
       for_each_field(serialized, [&](std::uint64_t field, std::string_view content, bool) {
         if (field == kNormalizerSpec) normalizer += content;
         if (field == kDenormalizerSpec && rewrites_decoded(content)) {
-          rules.problem = "it rewrites decoded text (denormalizer_spec)";
+          rules.problem = "it has rules for decoded text (denormalizer_spec)";
         }
       });
   read_normalizer(normalizer, rules);
@@ -217,19 +220,24 @@ static std::string load(sentencepiece::SentencePieceProcessor& processor,
   }
 }
 
+constexpr const char* kModelRemedy =
+    "give another copy or another model, or make a vocabulary with qltok vocab";
+
 SentencePieceModel::SentencePieceModel(std::string_view serialized, const std::string& where)
     : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
   const SentencePieceRules rules = sentencepiece_rules(serialized);
   if (!rules.problem.empty()) {
     throw FormatError(where,
                       fmt::format("this SentencePiece model cannot be used: {}", rules.problem),
-                      "copy the model again, or make a vocabulary with qltok vocab");
+                      kModelRemedy);
   }
   keeps_text_ = rules.keeps_text;
   if (rules.adds_prefix) leading_blanks_ = LeadingBlanks::kOne;
   if (rules.removes_blanks) leading_blanks_ = LeadingBlanks::kAll;
   if (const std::string problem = load(*processor_, serialized); !problem.empty()) {
-    throw FormatError(where, fmt::format("not a SentencePiece model ({})", problem));
+    throw FormatError(where,
+                      fmt::format("the SentencePiece library refuses this model ({})", problem),
+                      kModelRemedy);
   }
   if (processor_->unk_id() < 0) {
     throw FormatError(where, "the SentencePiece model has no unknown piece");
@@ -377,15 +385,18 @@ TrainedSentencePiece choose_characters(const std::vector<TokenCount>& counts,
   trained.covered = characters_for(training.coverage.value_or(kUsualCoverage), counts);
   if (trained.covered <= room) return trained;
   if (room < 1) {
+    std::string remedy = fmt::format("give at least {}", others + 1);
+    if (training.coverage) {
+      remedy = fmt::format("give at least {}, which the coverage needs", others + trained.covered);
+    } else if (trained.covered > 1) {
+      remedy += fmt::format(", or {} for the characters that make up {} % of the text",
+                            others + trained.covered, kUsualCoverage * 100);
+    }
     throw ConfigError(
         "--max-size",
         fmt::format("{} pieces leave no room for characters after {}", training.max_size,
                     training.byte_pieces ? "<eos>, <unk> and 256 bytes" : "<eos> and <unk>"),
-        training.coverage
-            ? fmt::format("give at least {}, which the coverage needs", others + trained.covered)
-            : fmt::format(
-                  "give at least {}, or {} for the characters that make up {} % of the text",
-                  others + 1, others + trained.covered, kUsualCoverage * 100));
+        remedy);
   }
   if (training.coverage) {
     throw ConfigError(
@@ -417,7 +428,11 @@ TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& li
                                          const SentencePieceTraining& training) {
   const std::vector<TokenCount> counts = count_characters(lines);
   if (counts.empty()) {
-    throw Error("", "no text to make a vocabulary from", "give a file with words in it");
+    throw Error(
+        "",
+        "no text to make a vocabulary from: tabs, NUL, and lines or parts with U+2585 are not "
+        "used",
+        "give a file with words in it");
   }
   TrainedSentencePiece trained = choose_characters(counts, training);
   // The order of the library's floating-point sums depends on the thread count, so the thread count

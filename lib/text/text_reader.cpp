@@ -34,9 +34,10 @@ DocumentRule::DocumentRule(const std::string& rule)
     pattern_ =
         std::make_shared<const std::regex>(rule, std::regex::ECMAScript | std::regex::optimize);
   } catch (const std::regex_error& error) {
-    throw UsageError("--document",
-                     fmt::format("'{}' is not a regular expression ({})", rule, error.what()),
-                     "give blank, file, line, none or an ECMAScript pattern");
+    throw UsageError(
+        "--document",
+        fmt::format("'{}' cannot be used as a regular expression ({})", rule, error.what()),
+        "give blank, file, line, none or an ECMAScript pattern");
   }
   // A pattern that can only match at the beginning need not be tried anywhere else.
   anchored_ = rule.front() == '^' && rule.find('|') == std::string::npos;

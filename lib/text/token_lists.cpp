@@ -208,7 +208,7 @@ TokenList read_sentencepiece_list(const Lines& lines, const std::string& where) 
   for (const std::string_view line : lines) {
     if (!is_scored(line)) {
       throw FormatError(fmt::format("{}: line {}", where, list.names.size() + 1),
-                        "expected a piece, a tab and its score",
+                        "expected a piece and its score, with a tab between them",
                         "import the model (.model) that belongs to the list");
     }
     list.names.emplace_back(line.substr(0, line.rfind('\t')));
@@ -302,15 +302,15 @@ void refuse_others(const Lines& lines, std::string_view text, const std::string&
        "give the vocab.json or tokenizer.json that belongs to the merges"},
       {has_vector_head(lines),
        "the tokens have vectors, and the first line has the counts of tokens and dimensions",
-       "give only the tokens: tail -n +2 FILE | cut -d' ' -f1 > OTHER"},
+       "give only the tokens: tail -n +2 FILE | awk '{print $1}' > OTHER"},
       {most(lines, is_vector), "the tokens have vectors",
-       "give only the tokens: cut -d' ' -f1 FILE > OTHER"},
+       "give only the tokens: awk '{print $1}' FILE > OTHER"},
       {most(lines, is_comma_line), "this is a table with commas (CSV), not a list of tokens",
        "write the tokens into a list, one per line, in the order of their ids"},
       {has_heading(lines), "the first line is a heading, not a token and its id",
        "remove the heading: tail -n +2 FILE > OTHER"},
       {most(lines, is_quoted), "the tokens are in quotes",
-       "remove the quotes: sed 's/^.//; s/.$//' FILE > OTHER"},
+       "remove the quotes: sed -E \"s/^(['\\\"])(.*)\\1\\r?$/\\2/\" FILE > OTHER"},
   };
   for (const auto& kind : kinds) {
     if (kind.holds) throw FormatError(where, kind.what, kind.remedy);
@@ -342,15 +342,17 @@ std::optional<TokenList> read_token_list(std::string_view text, std::optional<To
     list = read_entries(lines, "a list of ids and tokens", id_first_entry, where);
   } else if (!counted && all(lines, id_first_entry)) {
     throw FormatError(
-        where, "each token follows a number that is not its line number",
-        "if the number is a count, put it after the token: awk '{print $2, $1}' FILE > OTHER");
+        where,
+        "a number precedes each token, but ids must ascend by one from 0 or 1, in at least three "
+        "lines",
+        "if the numbers are counts, put them after the tokens: awk '{print $2, $1}' FILE > OTHER");
   } else if (counted && numbers_lines(lines, id_last_entry)) {
     list = read_entries(lines, "a list of tokens and ids", id_last_entry, where);
   } else {
     return std::nullopt;
   }
   list.type = TokenType::kWord;
-  list.note = list.kind + ": the numbers are ids, not counts";
+  list.note = "this is " + list.kind + ": the numbers are ids, not counts";
   return list;
 }
 
@@ -375,13 +377,14 @@ TokenList read_json_tokens(const Json& json, const std::string& where) {
           where,
           json.is_array()
               ? fmt::format("expected a JSON array of tokens, found {} in it", value.dump())
-              : "this JSON object is neither a tokenizer.json (it has no 'model') nor a "
+              : "this JSON object is neither a tokenizer.json (it has no object 'model') nor a "
                 "list of tokens with ids",
           "give the tokenizer.json, or a list with --type piece; a vocabulary of qltok "
           "needs no import");
     }
     if (token->empty()) {
-      throw FormatError(where, fmt::format("the token with the id {} has no text", *id));
+      throw FormatError(where, fmt::format("the token with the id {} has no text", *id),
+                        fmt::format("give it a text, such as <missing:{}>", *id));
     }
     tokens.add(*id, *token);
   }
@@ -403,7 +406,7 @@ void refuse_joined(const std::vector<std::string>& tokens, const std::string& wh
       where,
       fmt::format("the tokens are not words or texts, but parts of words, marked by {}",
                   pieces ? "## (WordPiece)" : "</w>"),
-      "give --type piece: it takes tokens only as names of ids");
+      "give --type piece, which takes the tokens only as names of the ids");
 }
 
 bool is_fairseq_list(std::string_view text, const std::string& where) {

@@ -32,7 +32,8 @@ static void check_token(TokenType type, std::string_view token, const std::strin
     expect(parse_byte_token(token).has_value(), "a byte such as <0x0A>");
   }
   if (type == TokenType::kPiece) {
-    expect(!token.empty() && unescaped(token), "a string with escapes such as \\n or \\xC3");
+    expect(!token.empty() && unescaped(token),
+           "text in which a backslash begins \\n, \\t, \\r, \\\\ or \\xNN with upper-case digits");
   }
 }
 
@@ -40,15 +41,16 @@ static void check_special(const std::optional<TokenId>& id, std::size_t size, co
                           const std::string& where) {
   if (id && *id >= size) {
     throw FormatError(
-        where, fmt::format("specials: {} is {}, but there are only {} tokens", name, *id, size));
+        where, fmt::format("specials: {} is {}, but the last id is {}", name, *id, size - 1));
   }
 }
 
 static void check_pieces(const TokenTable& tokens, const SentencePieceModel& model,
                          const VocabularyContent& content, const std::string& where) {
   if (model.size() != tokens.size()) {
-    throw FormatError(where, fmt::format("there are {} tokens, but the model has {} pieces",
-                                         tokens.size(), model.size()));
+    throw FormatError(
+        where, fmt::format("the number of tokens is {}, but that of the model's pieces is {}",
+                           tokens.size(), model.size()));
   }
   for (std::uint32_t id = 0; id < tokens.size(); ++id) {
     if (tokens.token(id) != model.piece(id)) {
@@ -94,20 +96,24 @@ static std::string hash_of(const VocabularyContent& content, const TokenTable& t
 Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
     : content_(std::move(content)) {
   const std::size_t size = content_.tokens.size();
-  if (size == 0) throw FormatError(where, "the vocabulary has no tokens");
+  if (size == 0) throw FormatError(where, "a vocabulary needs at least one token, found none");
   if (content_.counts.size() != size) {
-    throw FormatError(where, fmt::format("expected {} counts, one for each token, found {}", size,
-                                         content_.counts.size()));
+    throw FormatError(
+        where, fmt::format("the number of tokens is {}, but that of their counts is {}", size,
+                           content_.counts.size()));
   }
   check_special(content_.eos, size, "eos", where);
   check_special(content_.unk, size, "unk", where);
   if (content_.eos && content_.eos == content_.unk) {
-    throw FormatError(where, fmt::format("specials: eos and unk are both {}", *content_.eos));
+    throw FormatError(where, fmt::format("specials: eos and unk are both {}", *content_.eos),
+                      "choose two different tokens");
   }
   if ((content_.type == TokenType::kByte || content_.type == TokenType::kPiece) &&
       content_.lowercase) {
-    throw FormatError(where, fmt::format("a vocabulary of type {} cannot be lower-cased",
-                                         ql::to_text(content_.type)));
+    throw FormatError(
+        where,
+        fmt::format("a vocabulary of type {} cannot be lower-cased", ql::to_text(content_.type)),
+        "make it without --lowercase");
   }
   const LeadingBlanks blanks = content_.leading_blanks;
   if (blanks != LeadingBlanks::kNone &&
@@ -121,7 +127,8 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
   for (std::uint32_t id = 0; id < size; ++id) {
     const std::string& token = content_.tokens[id];
     if (content_.counts[id] < 0) {
-      throw FormatError(fmt::format("{}: counts[{}]", where, id), "the count is below 0");
+      throw FormatError(fmt::format("{}: counts[{}]", where, id),
+                        fmt::format("expected at least 0, found {}", content_.counts[id]));
     }
     if (tokens_.insert(token) != id) {
       throw FormatError(place_of(where, id), fmt::format("{} is already at tokens[{}]",
@@ -172,8 +179,8 @@ std::string read_vocabulary_file(const std::string& path, bool standard_input) {
   if (std::filesystem::is_directory(path, unknown)) {
     const std::filesystem::path file = std::filesystem::path(path) / shard::kVocabularyFile;
     if (!std::filesystem::exists(file, unknown)) {
-      throw Error(path, fmt::format("{} is missing", shard::kVocabularyFile),
-                  "name the vocabulary's file");
+      throw Error(path, fmt::format("this folder has no {}", shard::kVocabularyFile),
+                  "give the path of the vocabulary file");
     }
     return read_vocabulary_file(file.string());
   }

@@ -41,7 +41,8 @@ void check_rules(const VocabularyRules& rules) {
       {bytes && rules.lowercase, {"--lowercase", "bytes have no case", "use --type char"}},
       {unicode && rules.type != TokenType::kWord,
        {"--blanks unicode", no_meaning, "leave the option out"}},
-      {rules.min_count > 1 && (bytes || pieces), {"--min-count", no_meaning}},
+      {rules.min_count > 1 && (bytes || pieces),
+       {"--min-count", no_meaning, "leave the option out"}},
       {rules.max_size > 0 && bytes,
        {"--max-size", "a vocabulary of bytes always has all 256 bytes", "leave the option out"}},
       {rules.max_size == 0 && pieces,
@@ -53,7 +54,10 @@ void check_rules(const VocabularyRules& rules) {
         fmt::format("{} pieces are too many, expected at most {}", rules.max_size, kMostPieces)}},
       {rules.max_size > 0 && rules.max_size <= specials(rules),
        {"--max-size",
-        fmt::format("{} leaves room for special tokens (<eos>, <unk>) only", rules.max_size)}},
+        fmt::format("{} leaves no room for tokens of the text after {}{}{}", rules.max_size,
+                    wants_eos(rules) ? kEos : "", specials(rules) == 2 ? " and " : "",
+                    wants_unk(rules) ? kUnk : ""),
+        "give a larger size"}},
       {rules.eos == Presence::kNever && pieces,
        {"--eos", "a sentencepiece vocabulary always has <eos>",
         "encode with --eos none to leave it unused"}}};
@@ -176,7 +180,8 @@ BuiltVocabulary choose_entries(Counted counted, const VocabularyRules& rules) {
     types += each.count > 0 ? 1 : 0;
   }
   if (tokens == 0 && rules.type != TokenType::kByte) {
-    throw Error("", "no text to make a vocabulary from", "give a file with words in it");
+    throw Error("", "no text to make a vocabulary from",
+                "give a file with words in it, or with --counts one with counts above 0");
   }
   const std::int64_t reserved = is_word && eos ? take(counts, kEos) : 0;
   const std::int64_t unk_in_text = is_word && unk ? take(counts, kUnk) : 0;
@@ -202,7 +207,8 @@ BuiltVocabulary choose_entries(Counted counted, const VocabularyRules& rules) {
 
 void add(std::int64_t& sum, std::int64_t count, const std::string& where) {
   if (__builtin_add_overflow(sum, count, &sum)) {
-    throw Error(where, "the sum of all counts up to this file exceeds 64 bits");
+    throw Error(where, "the sum of all counts up to this file exceeds 2^63 - 1",
+                "no text has that many tokens: correct the counts");
   }
 }
 
@@ -213,17 +219,18 @@ void refuse_left_out(const Json& provenance, const std::string& where) {
   const Json& configuration = provenance["configuration"];
   const bool rare = configuration.value("min-count", Json("1")) != "1";
   if (!rare && !configuration.contains("max-size")) return;
-  throw Error(where,
-              fmt::format("this vocabulary lacks words of its text, because it was made with {}",
-                          rare ? "--min-count" : "--max-size"),
-              "make the parts without this option, and give it together with --counts");
+  throw Error(
+      where,
+      fmt::format("this vocabulary may lack tokens of its text, because it was made with {}",
+                  rare ? "--min-count" : "--max-size"),
+      "make the parts without this option, and give it only together with --counts");
 }
 
 void require_rule(bool same, const std::string& where, const std::string& found,
                   const std::string& option) {
   if (same) return;
   throw Error(where, "this is a vocabulary " + found + ", unlike the one to be made",
-              "use the options that the parts were made with (here " + option + ")");
+              "use the options that the parts were made with (this one: " + option + ")");
 }
 
 Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
@@ -233,8 +240,14 @@ Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
   if (begin != std::string::npos && text[begin] == '{') {
     Json provenance;
     Vocabulary part = parse_vocabulary(text, file, &provenance);
-    refuse_left_out(provenance, file);
     const std::string type = to_text(part.type());
+    // Such a part must not be made anew without --max-size, as refuse_left_out() would advise.
+    if (part.type() == TokenType::kSentencePiece || part.type() == TokenType::kPiece) {
+      throw Error(file,
+                  "this is a vocabulary of type " + type + ", whose counts cannot be added up",
+                  "give vocabularies of type word, char or byte");
+    }
+    refuse_left_out(provenance, file);
     require_rule(part.type() == rules.type, file, "of type " + type, "--type " + type);
     require_rule(part.lowercase() == rules.lowercase, file,
                  part.lowercase() ? "in lower case" : "that is not in lower case",
@@ -261,7 +274,9 @@ Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
   Vocabulary part = import_vocabulary(text, list, file);
   if (std::all_of(part.counts().begin(), part.counts().end(),
                   [](std::int64_t count) { return count == 0; })) {
-    throw FormatError(file, "no count in this list is above 0", "write the count after each word");
+    throw FormatError(file, "no count in this list is above 0",
+                      "write the count after each word; numbers that ascend by one from 0 or 1 are "
+                      "taken as ids");
   }
   return part;
 }

@@ -38,15 +38,16 @@ std::optional<TokenId> named_token(const Asked& asked, const Imported& imported,
   const std::string option = fmt::format("--{}-token", asked.option);
   const auto found = std::find(imported.names.begin(), imported.names.end(), asked.name);
   if (found == imported.names.end()) {
-    throw UsageError(option, fmt::format("{} is none of the {} tokens of {}", in_quotes(asked.name),
-                                         imported.names.size(), where));
+    throw UsageError(option,
+                     fmt::format("{} is not a token of {} (number of tokens: {})",
+                                 in_quotes(asked.name), where, imported.names.size()),
+                     "write the token as the file does");
   }
   const auto id = static_cast<TokenId>(found - imported.names.begin());
   if (!imported.control.empty() && !imported.control[id]) {
-    throw UsageError(
-        option,
-        fmt::format("{} is ordinary text in {}, not a control piece", in_quotes(asked.name), where),
-        "leave the option out");
+    throw UsageError(option,
+                     fmt::format("{} is not a control piece of {}", in_quotes(asked.name), where),
+                     "name a control piece, or leave the option out");
   }
   return id;
 }
@@ -84,10 +85,11 @@ std::optional<TokenId> find_special(const Asked& asked, const Imported& imported
   if (asked.known && asked.known != other) return asked.known;
   const std::optional<TokenId> token = usual_token(asked, imported, other, where);
   if (token || asked.presence == Presence::kAuto) return token;
-  throw UsageError(
-      fmt::format("--{} always", asked.option),
-      fmt::format("{} has none of the usual names {}", where, fmt::join(asked.usual, " ")),
-      fmt::format("name the token with --{}-token", asked.option));
+  throw UsageError(fmt::format("--{} always", asked.option),
+                   fmt::format("{} has no {} with one of the usual names {}", where,
+                               imported.control.empty() ? "token" : "control piece",
+                               fmt::join(asked.usual, " ")),
+                   fmt::format("name the token with --{}-token", asked.option));
 }
 
 // Adds the first word of the line, and its count if a number follows.
@@ -239,7 +241,7 @@ Imported read_model(const std::string& serialized, const std::string& where) {
   if (std::any_of(imported.names.begin(), imported.names.end(), joins_lines)) {
     imported.notes.emplace_back(
         "pieces of several characters with a line feed among them are never used, because text is "
-        "encoded line by line; there the ids differ from those of the SentencePiece library");
+        "encoded line by line; where the SentencePiece library uses them, its ids differ");
   }
   return imported;
 }
@@ -262,7 +264,8 @@ void check_rules(const VocabularyImport& rules, TokenType type, const std::strin
   if (type == TokenType::kWord) return;
   if (rules.lowercase || rules.blanks) {
     throw UsageError(rules.lowercase ? "--lowercase" : "--blanks",
-                     fmt::format("does not go with {}", what), "leave the option out");
+                     fmt::format("goes with words only, but {} has pieces", what),
+                     "leave the option out");
   }
 }
 
@@ -285,7 +288,8 @@ Imported read_with_ids(const TokenList& list, const VocabularyImport& rules,
                        const std::string& where) {
   TokenType type = rules.type.value_or(list.type);
   if (!rules.type && evident_spelling(list.names) != Spelling::kPlain) type = TokenType::kPiece;
-  check_list_type(type, where);
+  // For other lists, check_rules() names the only possible type.
+  if (!list.pieces_only) check_list_type(type, where);
   refuse_offset(rules, list.kind, where);
   check_rules(rules, list.pieces_only ? TokenType::kPiece : type, list.kind, where);
   Imported imported;
@@ -345,7 +349,7 @@ Imported read_import(const std::string& content, const VocabularyImport& rules,
   }
   const TokenType type = rules.type.value_or(TokenType::kWord);
   check_list_type(type, where);
-  check_rules(rules, type, "a list of pieces", where);
+  check_rules(rules, type, "a list with --type piece", where);
   return read_plain_list(text, rules, type, where);
 }
 

@@ -178,12 +178,12 @@ TEST_CASE("SentencePieceModel: models with damaged rules, and other bytes, are r
   CHECK(
       contains(with("\x1A" + rules),
                "v.json: model: this SentencePiece model cannot be used: its normalization rules"));
-  CHECK(contains(with("\x2A" + rules), "it rewrites decoded text"));
+  CHECK(contains(with("\x2A" + rules), "it has rules for decoded text"));
   for (const std::string broken :
        {"\x1A\x7F", "\x1A", "\x0B", "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01"})
     CHECK(contains(with(broken), "damaged"));
   // This adds an empty piece.
-  CHECK(contains(with(std::string("\x0A\x00", 2)), "not a SentencePiece model"));
+  CHECK(contains(with(std::string("\x0A\x00", 2)), "the SentencePiece library refuses this model"));
 }
 
 TEST_CASE(
