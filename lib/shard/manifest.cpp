@@ -23,7 +23,7 @@ static std::optional<TokenId> optional_id(const JsonObject& json, const std::str
 static std::int64_t checked_sum(std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
   if (__builtin_add_overflow(a, b, &sum)) {
-    throw Error("", "the sum of the text counts exceeds 64 bits");
+    throw Error("", "the sum of the text counts exceeds 2^63 - 1");
   }
   return sum;
 }
@@ -207,7 +207,9 @@ static void keep_unknown_keys(const Json& json, const std::string& where, Manife
   for (const auto& [key, value] : json.items()) {
     if (std::count(std::begin(kKnownKeys), std::end(kKnownKeys), key) != 0) continue;
     if (manifest.unknown.size() == kMostUnknownKeys) {
-      throw FormatError(where, fmt::format("more than {} unknown keys", kMostUnknownKeys));
+      throw FormatError(where,
+                        fmt::format("the manifest has more than {} unknown keys", kMostUnknownKeys),
+                        "delete some of these keys, and the key \"checksum\"");
     }
     manifest.unknown[key] = value;
   }

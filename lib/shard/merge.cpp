@@ -39,8 +39,8 @@ std::pair<std::string, Numbers> numbered(const std::string& name) {
 // other pairs.
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-std::string others(const Pairs& pairs) {
-  return pairs.size() == 1 ? "" : fmt::format(" (and {} more)", pairs.size() - 1);
+std::string others(const Pairs& pairs, const char* what) {
+  return pairs.size() == 1 ? "" : fmt::format(" (further {}: {})", what, pairs.size() - 1);
 }
 
 }  // namespace
@@ -80,12 +80,12 @@ void note_part_order(const MultiReader& data) {
   }
   if (!same_place.empty()) {
     const auto& [first, second] = same_place.front();
-    log_warning("{} is given twice{}{}, and its tokens are joined each time", first,
-                first == second ? "" : ", also as " + second, others(same_place));
+    log_warning("{} is given again{}, and its tokens are joined each time{}", first,
+                first == second ? "" : " as " + second, others(same_place, "repetitions"));
   }
   if (!same_data.empty()) {
     const auto& [first, second] = same_data.front();
-    log_info("{} and {} hold the same tokens{}", first, second, others(same_data));
+    log_info("{} and {} hold the same tokens{}", first, second, others(same_data, "pairs"));
   }
 }
 

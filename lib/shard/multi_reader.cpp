@@ -58,7 +58,7 @@ TokenRange parse_range(const std::string& text, std::int64_t total, const std::s
   }
   if (std::min(*begin, *end) < 0 || std::max(*begin, *end) > total) {
     throw Error("--" + option,
-                fmt::format("{} reaches beyond the data's {} {}", text, total, unit));
+                fmt::format("{} reaches beyond the data (number of {}: {})", text, unit, total));
   }
   if (*end < *begin) {
     throw Error("--" + option, fmt::format("{} of {} {} ends before it begins: it means {}:{}",
@@ -172,8 +172,8 @@ std::optional<TextCounts> MultiReader::counts() const {
     } catch (const Error& error) {
       throw Error(
           reader.name(), error.what(),
-          "its counts cannot be right: delete the keys \"counts\" and \"checksum\" from its "
-          "manifest");
+          "the counts of this or an earlier folder are wrong: delete the keys \"counts\" and "
+          "\"checksum\" from this folder's manifest");
     }
   }
   return sum;

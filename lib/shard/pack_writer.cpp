@@ -58,8 +58,9 @@ void NewPack::write_file(const std::string& file, const std::string& content) co
 static const PackOptions& checked(const PackOptions& options, int bytes_per_id) {
   const std::int64_t largest = kLargestFrameBytes / bytes_per_id;
   if (options.frame_tokens < 1 || options.frame_tokens > largest) {
-    throw UsageError(
-        "", fmt::format("{} tokens in a frame, expected 1 to {}", options.frame_tokens, largest));
+    throw UsageError("--frame-tokens",
+                     fmt::format("{} tokens in a frame, expected 1 to {} for ids of {} bytes",
+                                 options.frame_tokens, largest, bytes_per_id));
   }
   if (options.shard_tokens < 1) throw UsageError("", "a shard needs at least one token");
   const std::int64_t frames = (options.shard_tokens - 1) / options.frame_tokens + 1;

@@ -53,8 +53,9 @@ PackedFolder find_packed_folder(const fs::path& path) {
                         "give a folder that `qlbin pack -o DIR` made; qleval takes a "
                         "checkpoint after -m");
     }
-    throw FormatError(path.string(), "no manifest.json in this folder: no data was packed here",
-                      "pack some with `qlbin pack -o DIR`");
+    throw FormatError(path.string(),
+                      "this folder has no manifest.json, so it is not complete packed data",
+                      "pack data with `qlbin pack -o DIR`, or copy the folder again");
   }
   return {path, manifest, path.string()};
 }

@@ -110,7 +110,11 @@ static fs::path checked_target(const fs::path& folder, const Check& check) {
     const fs::file_status status = fs::symlink_status(target);
     if (!fs::exists(status)) return target;
     if (status.type() != fs::file_type::directory) {
-      throw Error(target.string(), "exists and is not a folder", "choose another name");
+      throw Error(target.string(),
+                  status.type() == fs::file_type::symlink
+                      ? "exists and is a symbolic link, not a folder itself"
+                      : "exists and is not a folder",
+                  "choose another name");
     }
     if (!fs::is_empty(target)) check(target);
   } catch (const fs::filesystem_error& error) {
@@ -131,10 +135,11 @@ fs::path check_pack_target(const fs::path& folder, bool force) {
     const std::string name = target.string();
     for (const fs::directory_entry& entry : fs::directory_iterator(target)) {
       if (!is_packed_file(entry)) {
-        throw Error(name,
-                    fmt::format("exists and holds \"{}\", which qlbin did not put there",
-                                entry.path().filename().string()),
-                    "choose another name, or remove the folder yourself");
+        throw Error(
+            name,
+            fmt::format("exists and holds \"{}\", which is not a regular file of packed data",
+                        entry.path().filename().string()),
+            "choose another name, or remove the folder yourself");
       }
     }
     if (!fs::exists(target / "manifest.json")) {

@@ -38,14 +38,15 @@ struct TokenStreamReader::State {
     // Ctrl-C stops the producer, too. In this case Interrupted is the right error, not the
     // producer's early end.
     check_for_stop();
-    throw FormatError(input.name(), what, "read the producer's messages, then run it again");
+    throw FormatError(input.name(), what,
+                      "read the producer's messages and run it again, or copy the input again");
   }
 
   void read_exactly(void* data, std::size_t size) {
     if (read_fully(input, data, size) == size) return;
     fail_early(
         fmt::format("the input ended without an end block, in block {}: its producer did "
-                    "not finish",
+                    "not finish, or it was cut off later",
                     block_number));
   }
 
@@ -72,14 +73,15 @@ struct TokenStreamReader::State {
   }
 
   [[noreturn]] void fail_in_header() const {
-    fail_early("the input ended inside the header of a token stream: its producer did not finish");
+    fail_early(
+        "the input ended inside the header of a token stream: its producer did not finish, or it "
+        "was cut off later");
   }
 
   void check_magic(const std::string& bytes) const {
     const std::string_view start = std::string_view(bytes).substr(0, kStreamMagic.size());
     if (bytes.empty()) {
-      fail_early(
-          "the input is empty, not a token stream: its producer failed before it wrote anything");
+      fail_early("the input is empty, not a token stream: its producer wrote nothing");
     }
     if (start != kStreamMagic.substr(0, start.size())) {
       throw FormatError(input.name(), "not a token stream (it does not begin with \"QLTOKENS\")",
@@ -150,8 +152,8 @@ struct TokenStreamReader::State {
     const auto bytes_per_id = static_cast<std::uint64_t>(header.vocabulary.bytes_per_id());
     if (count < 1 || count > kLargestBlockTokens || starts > count ||
         size != 8 + 4 * starts + bytes_per_id * count) {
-      fail(fmt::format("{} tokens and {} document starts do not fit into {} bytes", count, starts,
-                       size));
+      fail(fmt::format("{} tokens, {} document starts and {} bytes do not fit together", count,
+                       starts, size));
     }
     block.document_starts.resize(starts);
     for (std::size_t i = 0; i < starts; ++i) {

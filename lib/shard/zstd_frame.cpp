@@ -88,8 +88,7 @@ std::string FrameDecompressor::decompress(std::string_view frame, std::size_t co
   }
   const unsigned long long stated = ZSTD_getFrameContentSize(frame.data(), frame.size());
   if (stated != content_size) {
-    return fmt::format("the zstd frame does not state its content's size of {} bytes",
-                       content_size);
+    return fmt::format("the zstd frame does not state that its content has {} bytes", content_size);
   }
   const std::size_t size =
       ZSTD_decompressDCtx(context_.get(), content, content_size, frame.data(), frame.size());
@@ -131,7 +130,7 @@ FrameStreamReader::FrameStreamReader(const RandomAccessFile& file, std::string n
   load_piece();
   if (ZSTD_getFrameContentSize(piece_.data(), piece_.size()) !=
       static_cast<unsigned long long>(content_size)) {
-    fail(fmt::format("the zstd frame does not state its content's size of {} bytes", content_size));
+    fail(fmt::format("the zstd frame does not state that its content has {} bytes", content_size));
   }
 }
 
@@ -222,7 +221,8 @@ std::vector<SeekEntry> read_seek_table(const RandomAccessFile& file, const std::
   const std::int64_t frames = load_little_endian<std::uint32_t>(footer);
   const std::int64_t table_bytes = kHeaderBytes + frames * kEntryBytes + kFooterBytes;
   if (frames < 1 || frames > kMostFrames || table_bytes > file.size()) {
-    fail(name, fmt::format("{} frames do not fit into a file of {} bytes", frames, file.size()));
+    fail(name, fmt::format("a file of {} bytes cannot have this number of frames: {}", file.size(),
+                           frames));
   }
 
   const std::int64_t table_start = file.size() - table_bytes;

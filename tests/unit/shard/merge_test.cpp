@@ -247,12 +247,13 @@ TEST_CASE("merge_folders: impossible counts are named before anything is made") 
   counts.words = INT64_MAX;
   writer.finish(counts);
   CHECK(MultiReader({bad}).counts()->words == INT64_MAX);
-  CHECK(complaint([&] {
-          join({good, bad}, scratch / "around" / "out");
-        }) ==
-        bad +
-            ": the sum of the text counts exceeds 64 bits; its counts cannot be right: delete the "
-            "keys \"counts\" and \"checksum\" from its manifest");
+  CHECK(
+      complaint([&] {
+        join({good, bad}, scratch / "around" / "out");
+      }) ==
+      bad +
+          ": the sum of the text counts exceeds 2^63 - 1; the counts of this or an earlier folder "
+          "are wrong: delete the keys \"counts\" and \"checksum\" from this folder's manifest");
   CHECK(scratch.entries() == 2);
 }
 

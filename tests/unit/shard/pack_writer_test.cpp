@@ -139,7 +139,7 @@ TEST_CASE("PackWriter: a folder with anything else in it is never replaced") {
   SUBCASE("a file of the user's") {
     pack(scratch / "data", kDocuments, header_of(10));
     spill(scratch / "data" / "notes.txt", "mine");
-    CHECK(contains(refusal(), "\"notes.txt\", which qlbin did not put there"));
+    CHECK(contains(refusal(), "\"notes.txt\", which is not a regular file of packed data"));
   }
   SUBCASE("a folder of the user's") {
     pack(scratch / "data", kDocuments, header_of(10));
@@ -158,7 +158,7 @@ TEST_CASE("PackWriter: a folder with anything else in it is never replaced") {
   SUBCASE("a link to packed data") {
     pack(scratch / "real", kDocuments, header_of(10));
     fs::create_directory_symlink("real", scratch / "data");
-    CHECK(contains(refusal(), "is not a folder"));
+    CHECK(contains(refusal(), "is a symbolic link, not a folder itself"));
   }
   CHECK(fs::exists(scratch / "data"));
 }
