@@ -93,12 +93,10 @@ class Texts : public shard::TokenSink {
 // file is missing or has another vocabulary than the model.
 text::Vocabulary vocabulary_of(const std::string& checkpoint, std::string& text) {
   const auto trained_with = net::read_model_file(checkpoint).vocabulary;
-  std::filesystem::path folder = checkpoint;
-  if (!std::filesystem::is_directory(folder)) folder = folder.parent_path();  // its model.json
-  const std::filesystem::path file = folder / shard::kVocabularyFile;
+  const std::filesystem::path file = std::filesystem::path(checkpoint) / shard::kVocabularyFile;
   if (!std::filesystem::exists(file)) {
     throw Error(
-        folder.string(), fmt::format("{} is missing", shard::kVocabularyFile),
+        checkpoint, fmt::format("{} is missing", shard::kVocabularyFile),
         fmt::format("copy the vocabulary into this folder, or pipe the prompt from qltok encode "
                     "and leave --text out"));
   }

@@ -152,8 +152,8 @@ TEST_CASE("network_from_json: all conflicts are reported at once, and each count
         "  net: d_model is 0, must be 1 to 262144\n"
         "  net: an item of scales is 0, must be 1 to 4096\n"
         "  net: dropatt is 2, must be at least 0 and less than 1\n"
-        "  net: clamp_len is 0, but must be at least 1; use -1 to clamp no distance (--set "
-        "clamp_len=-1)");
+        "  net: clamp_len is 0, but with encoding shaw it must be at least 1; set clamp_len to the "
+        "largest distance that has a vector of its own");
   // Lengths are checked only when the layers are right.
   CHECK(conflicts([](Json& json) {
           json["segment"] = 7;

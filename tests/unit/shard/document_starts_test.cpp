@@ -205,9 +205,10 @@ TEST_CASE("DocumentStartsReader: starts that contradict the manifest are refused
   CHECK(contains(verdict(frame.substr(0, frame.size() - 1), 20000, tokens), "ends too early"));
   CHECK(contains(verdict("", 0, 0), "ends too early"));
   CHECK(contains(verdict("no frame at all", 1, 1), "does not state"));
-  CHECK(contains(verdict(frame_of({0, 5, 5}), 3, 9), "document 2: start 5 is out of order"));
-  CHECK(contains(verdict(frame_of({1, 5}), 2, 9), "document 0: start 1 is out of order"));
-  CHECK(contains(verdict(frame_of({0, -1}), 2, 9), "document 1: "));
+  CHECK(contains(verdict(frame_of({0, 5, 5}), 3, 9),
+                 "document 2 begins at position 5, expected one after 5"));
+  CHECK(contains(verdict(frame_of({1, 5}), 2, 9), "document 0 begins at position 1, expected 0"));
+  CHECK(contains(verdict(frame_of({0, -1}), 2, 9), "document 1 begins at position "));
   std::string damaged = frame;
   damaged[frame.size() / 2] = static_cast<char>(damaged[frame.size() / 2] ^ 4);
   CHECK_FALSE(verdict(damaged, 20000, tokens).empty());

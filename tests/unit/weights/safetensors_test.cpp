@@ -225,7 +225,7 @@ TEST_CASE("read_safetensors: tensors and metadata are bounded, however many a he
     return json + "}";
   };
   CHECK(read(make_file(header_with(100'000), 0)).tensors.size() == 99'999);
-  check_refused(make_file(header_with(100'001), 0), "at most 100000 tensors");
+  check_refused(make_file(header_with(100'001), 0), "at most 100000 entries");
 }
 
 TEST_CASE("read_safetensors: a named pipe is refused without waiting for it") {
