@@ -219,7 +219,8 @@ class Drawing {
         "bottom. Rectangles are states of the current segment, pills states of memories, hexagons "
         "states of compressed memories. Those that the output state at position {} of {} depends "
         "on are filled; small grey blocks are states of earlier steps that it depends on and that "
-        "no memory holds any more. Its distance from the oldest token it depends on is {}.",
+        "no memory holds any more. The oldest token that it depends on is {} tokens before its "
+        "own.",
         position_ + 1, segment_, reach_);
   }
 
