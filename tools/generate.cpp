@@ -153,6 +153,12 @@ struct NamedTokens {
                          : "qltok encode --output pieces prints the tokens of a text");
   }
 
+  const char* no_line_end() const {
+    return header.vocabulary_text.empty()
+               ? "the token stream comes without its vocabulary, so no token is known to end lines"
+               : "the vocabulary has no token that ends lines (<eos> or a line feed)";
+  }
+
   const shard::StreamHeader& header;
   const std::string& name;  // of the stream
   eval::TokenTexts texts = {};
@@ -180,9 +186,7 @@ generate::GenerationOptions generation_options(const Options& options, NamedToke
   if (until != "line" && until != "document") {
     result.until = tokens.find("--until", until);
   } else if (!line_end) {
-    throw UsageError("--until",
-                     "the vocabulary has no token that ends lines (<eos> or a line feed)",
-                     "give a token's id, or leave --until out");
+    throw UsageError("--until", tokens.no_line_end(), "give a token's id, or leave --until out");
   } else {
     result.until = line_end;
     result.until_times = until == "document" ? 2 : 1;
@@ -218,8 +222,7 @@ void generate_text(const Options& options) {
       eval::line_end_of(header.vocabulary, [&] { return header.vocabulary_text; });
 
   if (options.flag("open") && !line_end) {
-    throw UsageError("--open", "the vocabulary has no token that ends lines (<eos> or a line feed)",
-                     "leave --open out");
+    throw UsageError("--open", NamedTokens{header, input.name()}.no_line_end(), "leave --open out");
   }
   const nn::ModelPrecision in_precision(model, precision);
   generate::GenerationOptions rules =

@@ -317,7 +317,7 @@ void AtomicFolder::take_back(bool replaced) {
   if (replaced) {
     swap_folders(fresh, path_);
   } else if (::rename(path_.c_str(), fresh.c_str()) != 0) {
-    throw SystemError(path_.string(), "rename back", errno);
+    throw SystemError(path_.string(), "undo the rename into place after a failed fsync", errno);
   }
   temporary_.path = fresh;
 }

@@ -23,9 +23,17 @@
 
 namespace ql::train {
 
+// Throws Error for a folder whose name a checkpoint cannot record.
 static DataIdentity identity_of(const shard::MultiReader& data) {
   std::vector<std::string> names;
-  for (const shard::TokenReader& folder : data.folders()) names.push_back(folder.name());
+  for (const shard::TokenReader& folder : data.folders()) {
+    names.push_back(folder.name());
+    if (find_invalid_utf8(names.back()) < names.back().size()) {
+      throw Error(escaped(names.back()),
+                  "the folder's name is not UTF-8, so a checkpoint cannot record it",
+                  "rename the folder");
+    }
+  }
   DataIdentity identity{names.front(), {}, data.hash(), data.tokens()};
   if (names.size() > 1) identity.more.emplace(names.begin() + 1, names.end());
   return identity;

@@ -107,7 +107,7 @@ static void check_count(const net::Network& network, const TensorFile& file) {
   if (weights > std::max(numbers, kFitsAnywhere)) {
     throw FormatError(
         file.where,
-        fmt::format("the network has {} weights, but the tensors of the file have {} values",
+        fmt::format("the network has {} weights, but the number of values in the file is {}",
                     weights, numbers),
         kRemedy);
   }

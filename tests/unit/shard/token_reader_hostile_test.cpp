@@ -369,10 +369,11 @@ TEST_CASE(
   for (std::int64_t i = 0; i < many; ++i) starts[static_cast<std::size_t>(i)] = 3 * i;
   const std::string good = frame_of(encode_document_starts(starts));
   CHECK(verdict_on_starts(good, many, 3 * many).empty());
-  CHECK(contains(verdict_on_starts(good, many, 3 * many - 3), "document 299999: start 899997"));
+  CHECK(contains(verdict_on_starts(good, many, 3 * many - 3),
+                 "document 299999 begins at position 899997"));
   starts[200'000] = starts[199'999];
   CHECK(contains(verdict_on_starts(frame_of(encode_document_starts(starts)), many, 3 * many),
-                 "document 200000: start 599997 is out of order"));
+                 "document 200000 begins at position 599997"));
   CHECK(contains(verdict_on_starts(good, many - 1, 3 * many), "does not state"));
   CHECK(contains(verdict_on_starts(good.substr(0, good.size() - 1), many, 3 * many),
                  "the zstd frame ends too early"));
@@ -391,8 +392,8 @@ TEST_CASE("DocumentStartsReader: a documents.zst with a terabyte of zeros is ref
   REQUIRE(content == std::string(3 << 17, '\0'));
   const std::int64_t terabyte = std::int64_t{1} << 40;
   const std::string bomb = frame_of_zeros(static_cast<std::uint64_t>(terabyte >> 17));
-  CHECK(contains(verdict_on_starts(bomb, terabyte / 8, terabyte),
-                 "document 1: start 0 is out of order"));
+  CHECK(
+      contains(verdict_on_starts(bomb, terabyte / 8, terabyte), "document 1 begins at position 0"));
 }
 
 TEST_CASE("read_seek_table: wrong entries in the seek table are found") {
