@@ -39,8 +39,7 @@ static void read_reset(const ql::Options& options, ql::eval::SweepOptions& sweep
     } else {
       throw ql::UsageError(
           "--reset",
-          fmt::format("expected 1 to 1073741824 tokens, line, doubled-line or document, found "
-                      "'{}'",
+          fmt::format("expected 1 to 1073741824 tokens, line, doubled-line or document, found '{}'",
                       reset));
     }
   }

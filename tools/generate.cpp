@@ -125,9 +125,9 @@ struct NamedTokens {
           option,
           fmt::format("the id {} is outside the vocabulary of {} entries", named,
                       header.vocabulary.size),
-          fmt::format("give an id from 0 to {}, or escape the first digit if this is a token: "
-                      "'\\x3{}'",
-                      header.vocabulary.size - 1, named));
+          fmt::format(
+              "give an id from 0 to {}, or escape the first digit if this is a token: '\\x3{}'",
+              header.vocabulary.size - 1, named));
     }
     if (texts.empty()) texts = eval::read_token_texts(header.vocabulary_text);
     if (texts.empty()) {

@@ -59,8 +59,7 @@ std::filesystem::path libexec_program(const std::string& name) {
   if (std::filesystem::exists(path)) return path;
   throw ql::Error(
       path.string(), "is missing",
-      "install a build with LibTorch (QL_TORCH=ON), and keep the folders bin and libexec "
-      "together");
+      "install a build with LibTorch (QL_TORCH=ON), and keep the folders bin and libexec together");
 }
 
 namespace fs = std::filesystem;

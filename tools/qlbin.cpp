@@ -95,9 +95,9 @@ void pack_ids(const Options& options, const GivenVocabulary& given, const char* 
 }
 
 void pack_stream(const Options& options, InputFile& input) {
-  options.refuse({"vocab", "vocab-size", "eos"}, "", "--{} does not go with a token stream",
-                 "leave --{} out: the value is taken from the stream; plain ids need --input ids, "
-                 "u16 or u32");
+  options.refuse(
+      {"vocab", "vocab-size", "eos"}, "", "--{} does not go with a token stream",
+      "leave --{} out: the value is taken from the stream; plain ids need --input ids, u16 or u32");
   TokenStreamReader stream(input);
   StreamHeader header = stream.header();
   header.provenance = lineage(configuration_of(options), header.provenance);

@@ -31,24 +31,23 @@ static std::vector<Option> writing_options() {
       "for vocabularies of more than 1,024 entries, whose ids seldom repeat in runs (shards of "
       "words are then 6 to 8 % larger than at level 1), otherwise 1.",
       "", 0, 22);
-  return {
-      output_folder("Folder to make. It appears complete or not at all."),
-      make_integer("shard-tokens", "Tokens in a shard; the last may have fewer.", "64M", 1,
-                   INT64_MAX),
-      make_integer("frame-tokens",
-                   "Tokens in a frame, the smallest unit that is read at once. Larger frames "
-                   "compress better; smaller frames make random access faster.",
-                   "64Ki", 1, std::int64_t{32} << 20),
-      level,
-      make_flag("without-vocabulary",
-                "Leave the text of the vocabulary out of DIR, and record only its hash. This makes "
-                "the parts of a corpus smaller. A merge takes the text from the first part that "
-                "has it, or from --vocab."),
-      make_flag("force",
-                "Replace DIR when it holds packed data. A folder with anything else in it is never "
-                "replaced."),
-      threads_option(
-          "The files are the same for every N, except for the command line that they record.")};
+  return {output_folder("Folder to make. It appears complete or not at all."),
+          make_integer("shard-tokens", "Tokens in a shard; the last may have fewer.", "64M", 1,
+                       INT64_MAX),
+          make_integer("frame-tokens",
+                       "Tokens in a frame, the smallest unit that is read at once. Larger frames "
+                       "compress better; smaller frames make random access faster.",
+                       "64Ki", 1, std::int64_t{32} << 20),
+          level,
+          make_flag("without-vocabulary",
+                    "Leave the text of the vocabulary out of DIR, and record only its hash. This "
+                    "makes the parts of a corpus smaller. A merge takes the text from the first "
+                    "part that has it, or from --vocab."),
+          make_flag("force",
+                    "Replace DIR when it holds packed data. A folder with anything else in it is "
+                    "never replaced."),
+          threads_option(
+              "The files are the same for every N, except for the command line that they record.")};
 }
 
 // Returns the options for merge. Sizes and level have no defaults here, because giving any of these

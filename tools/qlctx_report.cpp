@@ -130,8 +130,8 @@ std::vector<std::int64_t> lengths_of(const Options& options, const std::string& 
 std::vector<Option> size_options() {
   return {
       make_integer("d-model",
-                   "Width of a state. Parameters and operations are counted if this option and "
-                   "the next three are given."),
+                   "Width of a state. Parameters and operations are counted if this option and the "
+                   "next three are given."),
       make_integer("n-head", "Attention heads of a layer."),
       make_integer("d-head", "Width of a head."),
       make_integer("d-inner", "Inner width of the feed-forward layers."),
@@ -148,18 +148,15 @@ std::vector<Option> request_options() {
       with_letter('m', make_option("model", OptionType::kFile, "CHECKPOINT",
                                    "Take the network and its training lengths from this checkpoint "
                                    "folder or its model.json.")),
-      offering(
-          preset_names,
-          make_option(
-              "preset", OptionType::kFile, "PRESET",
-              "Take the network and its training lengths from this preset: a file, or the name "
-              "of an installed one.")),
+      offering(preset_names, make_option("preset", OptionType::kFile, "PRESET",
+                                         "Take the network and its training lengths from this "
+                                         "preset: a file, or the name of an installed one.")),
       make_integers("segment", "N,...",
                     "Segment lengths n_s in tokens. With --model or --preset the default is the "
                     "training length."),
       make_integers("memory", "N,...",
-                    "Memory lengths n_m in states of scale 1. With --model or --preset the "
-                    "default is the training length, otherwise 0."),
+                    "Memory lengths n_m in states of scale 1. With --model or --preset the default "
+                    "is the training length, otherwise 0."),
       make_integers("compressed-memory", "N,...",
                     "Lengths n_cm of the Compressive Transformer's compressed memory in states. "
                     "The default is as for --memory."),
@@ -413,11 +410,10 @@ std::vector<net::Plan> find_plans(const Search& search, const Options& options) 
   const std::string nothing =
       fmt::format("no network reaches a minimum context length of {}", with_thousands(context));
   if (all.empty()) {
-    throw Error(
-        names, nothing,
-        "networks without memory see nothing before their segment, and attention_window limits "
-        "the others; several scales need two or more layers; segments must be multiples of the "
-        "granularity, in compressive networks of the rate");
+    throw Error(names, nothing,
+                "networks without memory see nothing before their segment, and attention_window "
+                "limits the others; several scales need two or more layers; segments must be "
+                "multiples of the granularity, in compressive networks of the rate");
   }
   if (!without.empty()) log_info("{}: {}", names, nothing);
   std::stable_sort(all.begin(), all.end(), [](const net::Plan& a, const net::Plan& b) {

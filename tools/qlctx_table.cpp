@@ -17,21 +17,20 @@ static Command unnamed_command() {
       "",
       joined(
           ctx::request_options(),
-          {make_choice("method", "NAME",
-                       "How context lengths are found. paper: by the formula of the paper's "
-                       "tables. exact: by tracing which tokens every output state depends on. "
-                       "measured: by gradients of the running network; the lengths of all three "
-                       "methods are printed.",
-                       {"paper", "exact", "measured"}),
+          {make_choice(
+               "method", "NAME",
+               "How context lengths are found. paper: by the formula of the paper's tables. exact: "
+               "by tracing which tokens every output state depends on. measured: by gradients of "
+               "the running network; the lengths of all three methods are printed.",
+               {"paper", "exact", "measured"}),
            make_choice("format", "NAME",
-                       "tsv: tab-separated columns under a header. json: a list of objects. svg: "
-                       "a drawing of one network and of the states that one output state depends "
-                       "on.",
+                       "tsv: tab-separated columns under a header. json: a list of objects. svg: a "
+                       "drawing of one network and of the states that one output state depends on.",
                        {"tsv", "json", "svg"}),
            columns_option(),
            make_integer("position",
-                        "Position in the segment of the output state whose dependencies are "
-                        "drawn; 1 is the first. Default: the last.",
+                        "Position in the segment of the output state whose dependencies are drawn; "
+                        "1 is the first. Default: the last.",
                         "", 1)}),
       {{"qlctx --arch ql --scales 3,3 --output-layers 2 --segment 4 --memory 12,28",
         "two rows: the paper's Transformer-QL with a window of 16 and of 32"},
@@ -58,12 +57,9 @@ static Command plan_command() {
       with_letter('m', make_option("model", OptionType::kFile, "CHECKPOINT",
                                    "Search lengths for the trained network of this checkpoint "
                                    "folder or its model.json.")),
-      offering(
-          preset_names,
-          make_option(
-              "preset", OptionType::kFile, "PRESET",
-              "Take the sizes and the number of layers from this preset: a file, or the name of "
-              "an installed one.")),
+      offering(preset_names, make_option("preset", OptionType::kFile, "PRESET",
+                                         "Take the sizes and the number of layers from this "
+                                         "preset: a file, or the name of an installed one.")),
       make_integer("layers",
                    "Number of layers of every network, all scales and the output block together. "
                    "With --preset the default is the preset's number.",

@@ -23,35 +23,33 @@ static std::vector<Option> own_options() {
                     1, kLongest),
       make_integers("memory", "N,...", "Memory lengths in states; default: as in training.", "", 0,
                     kLongest),
-      make_integers("compressed-memory", "N,...",
-                    "Compressed memory lengths of a Compressive Transformer; default: as in "
-                    "training.",
-                    "", 0, kLongest),
+      make_integers(
+          "compressed-memory", "N,...",
+          "Compressed memory lengths of a Compressive Transformer; default: as in training.", "", 0,
+          kLongest),
       without_default(make_integer(
           "stride",
           "Slide the window of a network without memory by N tokens, and score its newest N "
           "targets, each with at least segment - N + 1 tokens before it. The first window scores "
           "all its targets. With 1, targets see the most context and take the longest time.",
           "0", 1, kLongest)),
-      make_option(
-          "reset", OptionType::kText, "N|UNIT",
-          "Empty the memory after every N tokens. With --per-token this shows how the loss depends "
-          "on a target's distance from the last reset. Or score every line, doubled-line or "
-          "document as if it stood alone, after a begin token, so that all its tokens are scored. "
-          "For such a unit, the table must have a single row."),
-      make_option(
-          "begin", OptionType::kText, "ID|none",
-          "Read this token before every unit that stands alone. The default is <eos>; without "
-          "<eos>, it is the token of the line feed in a vocabulary of characters, bytes or "
-          "pieces. With none, the first token of a unit is not scored."),
+      make_option("reset", OptionType::kText, "N|UNIT",
+                  "Empty the memory after every N tokens. With --per-token this shows how the loss "
+                  "depends on a target's distance from the last reset. Or score every line, "
+                  "doubled-line or document as if it stood alone, after a begin token, so that all "
+                  "its tokens are scored. For such a unit, the table must have a single row."),
+      make_option("begin", OptionType::kText, "ID|none",
+                  "Read this token before every unit that stands alone. The default is <eos>; "
+                  "without <eos>, it is the token of the line feed in a vocabulary of characters, "
+                  "bytes or pieces. With none, the first token of a unit is not scored."),
       make_option("unigram", OptionType::kFolder, "DIR",
                   "Also score a unigram model, the baseline to beat, of this training data: packed "
                   "data or a token stream, as with --data."),
-      without_default(make_choice("per", "UNIT",
-                                  "Print the loss of every line, doubled-line (from <eos> to "
-                                  "<eos>), document, word or token "
-                                  "as soon as it is known. The table must have a single row.",
-                                  {"line", "doubled-line", "document", "word", "token"})),
+      without_default(
+          make_choice("per", "UNIT",
+                      "Print the loss of every line, doubled-line (from <eos> to <eos>), document, "
+                      "word or token as soon as it is known. The table must have a single row.",
+                      {"line", "doubled-line", "document", "word", "token"})),
       without_default(make_integer("top",
                                    "With --per token, also print the N likeliest tokens at every "
                                    "position, and the natural logarithms of their probabilities.",
@@ -60,19 +58,18 @@ static std::vector<Option> own_options() {
                   "Write the loss of every target in nats, as little-endian float32, in stream "
                   "order. With - the losses go to standard output and the table to standard error. "
                   "The table must have a single row."),
-      make_option(
-          "attention", OptionType::kFile, "FILE",
-          "Write where attention looks: the mean probability of a key by its distance from the "
-          "query, for every layer and head, as tab-separated columns. The table must have a single "
-          "row."),
+      make_option("attention", OptionType::kFile, "FILE",
+                  "Write where attention looks: the mean probability of a key by its distance from "
+                  "the query, for every layer and head, as tab-separated columns. The table must "
+                  "have a single row."),
       make_choice("format", "FORMAT",
                   "tsv: a table with a header line. json: a list of objects; with --per one object "
                   "per line.",
                   {"tsv", "json"}),
       columns_option(),
       make_flag("summary",
-                "With --per: print the table of all data on standard error, even if standard "
-                "error is not a terminal."),
+                "With --per: print the table of all data on standard error, even if standard error "
+                "is not a terminal."),
       make_choice("method", "METHOD",
                   "layerwise: long chunks of the stream go through layer after layer. stepwise: "
                   "segment after segment goes through all layers, as in training. The losses are "
@@ -82,13 +79,12 @@ static std::vector<Option> own_options() {
                    "Number of tokens that go through a layer at once with --method layerwise. It "
                    "changes speed and memory, not the result. 0 chooses by the available memory.",
                    "0", 0, kLongest),
-      make_integer(
-          "batch",
-          "With --method stepwise, read at most N columns of the stream in parallel. Each column "
-          "except the first begins with tokens that it does not score, at least as many as the "
-          "context length, so that the result is the same. If memory is short, fewer columns are "
-          "read, and a message reports it.",
-          "1", 1, 1 << 14)};
+      make_integer("batch",
+                   "With --method stepwise, read at most N columns of the stream in parallel. Each "
+                   "column except the first begins with tokens that it does not score, at least as "
+                   "many as the context length, so that the result is the same. If memory is "
+                   "short, fewer columns are read, and a message reports it.",
+                   "1", 1, 1 << 14)};
 }
 
 static Command command() {
@@ -96,15 +92,16 @@ static Command command() {
       "",
       "",
       "[DIR...|-]",
-      joined(own_options(),
-             machine_options(
-                 "each read a part of the stream",
-                 make_choice("precision", "PRECISION",
-                             "Precision of matrix products, whatever the network was trained with. "
-                             "The CPU has float32 and, on some processors, bfloat16; auto is the "
-                             "fastest that the device has. Precisions other than float32 change "
-                             "the last digits of the losses.",
-                             all_names<machine::Precision>()))),
+      joined(
+          own_options(),
+          machine_options(
+              "each read a part of the stream",
+              make_choice(
+                  "precision", "PRECISION",
+                  "Precision of matrix products, whatever the network was trained with. The CPU "
+                  "has float32 and, on some processors, bfloat16; auto is the fastest that the "
+                  "device has. Precisions other than float32 change the last digits of the losses.",
+                  all_names<machine::Precision>()))),
       {{"qleval -m runs/ql/best --data data/test",
         "the test perplexity with the lengths of training"},
        {"qleval -m runs/ql/best -m runs/xl/best --data data/test --segment 4,8 --memory 12,24",

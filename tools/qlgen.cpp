@@ -95,10 +95,9 @@ text::Vocabulary vocabulary_of(const std::string& checkpoint, std::string& text)
   const auto trained_with = net::read_model_file(checkpoint).vocabulary;
   const std::filesystem::path file = std::filesystem::path(checkpoint) / shard::kVocabularyFile;
   if (!std::filesystem::exists(file)) {
-    throw Error(
-        checkpoint, fmt::format("{} is missing", shard::kVocabularyFile),
-        fmt::format("copy the vocabulary into this folder, or pipe the prompt from qltok encode "
-                    "and leave --text out"));
+    throw Error(checkpoint, fmt::format("{} is missing", shard::kVocabularyFile),
+                fmt::format("copy the vocabulary into this folder, or pipe the prompt from qltok "
+                            "encode and leave --text out"));
   }
   text = text::read_vocabulary_file(file.string());
   text::Vocabulary vocabulary = text::parse_vocabulary(text, file.string());

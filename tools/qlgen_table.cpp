@@ -17,10 +17,10 @@ static Command command() {
       "[STREAM|-]",
       {required(with_letter('m', make_option("model", OptionType::kFolder, "CHECKPOINT",
                                              "Folder with model.json and model.safetensors."))),
-       make_option("text", OptionType::kText, "PROMPT",
-                   "Use this text as the prompt instead of a token stream, and print the prompt "
-                   "and its continuation as text. The checkpoint folder must contain "
-                   "vocabulary.json."),
+       make_option(
+           "text", OptionType::kText, "PROMPT",
+           "Use this text as the prompt instead of a token stream, and print the prompt and its "
+           "continuation as text. The checkpoint folder must contain vocabulary.json."),
        make_integer("tokens", "Maximum number of tokens of each continuation.", "100", 1, kLongest),
        make_option("until", OptionType::kText, "ID|TOKEN|line|document",
                    "End a continuation after this token, at the end of a line (<eos>, or the line "
@@ -44,23 +44,22 @@ static Command command() {
                  "1", 0, 1000),
        make_integer("top-k", "Choose among the N likeliest tokens; 0: among all tokens.", "0", 0,
                     kLongest),
-       make_real(
-           "top-p", "P",
-           "Choose among the fewest tokens, the likeliest first, whose probabilities add up to at "
-           "least P.",
-           "1", 0, 1),
+       make_real("top-p", "P",
+                 "Choose among the fewest tokens, the likeliest first, whose probabilities add up "
+                 "to at least P.",
+                 "1", 0, 1),
        make_real("min-p", "P",
                  "Choose among the tokens that have at least P times the probability of the "
                  "likeliest token.",
                  "0", 0, 1),
-       make_real("repetition-penalty", "R",
-                 "For each token that the prompt or the sample contains, divide a positive logit "
-                 "by R and multiply a negative logit by R. Above 1, repetitions become less "
-                 "likely.",
-                 "1", 0.001, 1000),
+       make_real(
+           "repetition-penalty", "R",
+           "For each token that the prompt or the sample contains, divide a positive logit by R "
+           "and multiply a negative logit by R. Above 1, repetitions become less likely.",
+           "1", 0.001, 1000),
        make_integer("repetition-window",
-                    "Penalize only tokens that occur among the last N tokens of prompt and "
-                    "sample; 0: among all of them.",
+                    "Penalize only tokens that occur among the last N tokens of prompt and sample; "
+                    "0: among all of them.",
                     "0", 0, kLongest),
        make_integer("seed",
                     "The same seed gives the same continuations, for any number of samples and "
@@ -70,16 +69,15 @@ static Command command() {
                     kLongest),
        make_integer("memory", "Memory length in states; default: the one trained with.", "", 0,
                     kLongest),
-       make_integer("compressed-memory",
-                    "Compressed memory length of a Compressive Transformer; default: the one "
-                    "trained with.",
-                    "", 0, kLongest),
-       without_default(make_integer(
-           "stride",
-           "Slide the window of a network without memory by N tokens whenever the window is full. "
-           "With 1, tokens see the most context and take the longest time; default: half the "
-           "segment.",
-           "0", 1, kLongest)),
+       make_integer(
+           "compressed-memory",
+           "Compressed memory length of a Compressive Transformer; default: the one trained with.",
+           "", 0, kLongest),
+       without_default(make_integer("stride",
+                                    "Slide the window of a network without memory by N tokens "
+                                    "whenever the window is full. With 1, tokens see the most "
+                                    "context and take the longest time; default: half the segment.",
+                                    "0", 1, kLongest)),
        make_option("log-probabilities", OptionType::kFile, "FILE",
                    "Write a table of all generated tokens: prompt, sample, position, id, and the "
                    "natural logarithm of the network's probability of the token."),
@@ -87,16 +85,16 @@ static Command command() {
        make_option("device", OptionType::kText, "DEVICE",
                    "Device that computes: cpu, cuda (the first GPU) or cuda:N.", "cpu"),
        make_choice("precision", "PRECISION",
-                   "Precision of matrix products; it may differ from that of training. The CPU "
-                   "has float32 and, on some processors, bfloat16, which halves the bytes of "
-                   "weights that are read for a token.",
+                   "Precision of matrix products; it may differ from that of training. The CPU has "
+                   "float32 and, on some processors, bfloat16, which halves the bytes of weights "
+                   "that are read for a token.",
                    all_names<machine::Precision>())},
       {{"echo it is a | qltok encode --vocab v.json | qlgen -m runs/ql/best --open | qltok decode",
         "go on with a line"},
        {"qltok encode --vocab v.json </dev/null | qlgen -m runs/ql/best --tokens 20 | qltok decode",
         "without a prompt: what follows the end of a line"},
-       {"qltok encode --vocab v.json --document line new.txt | qlgen -m runs/ql/best "
-        "--prompts document --samples 3 --until line | qltok decode",
+       {"qltok encode --vocab v.json --document line new.txt | qlgen -m runs/ql/best --prompts "
+        "document --samples 3 --until line | qltok decode",
         "three continuations of every line"},
        {"qlgen -m runs/ql/best --text 'it is a'", "text alone, with the checkpoint's vocabulary"}}};
 }

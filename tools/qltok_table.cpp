@@ -112,12 +112,11 @@ static Command encode_command() {
       {required(make_option("vocab", OptionType::kFile, "VOCAB",
                             "The vocabulary file, or a checkpoint that has one.")),
        files_from_option(),
-       make_choice(
-           "eos", "RULE",
-           "What becomes <eos>: no line end (none), every line end (line), or every line end "
-           "and the beginning of every line (double, as for One Billion Word). auto: line where "
-           "the vocabulary has <eos>, otherwise none.",
-           {"auto", "none", "line", "double"}),
+       make_choice("eos", "RULE",
+                   "What becomes <eos>: no line end (none), every line end (line), or every line "
+                   "end and the beginning of every line (double, as for One Billion Word). auto: "
+                   "line where the vocabulary has <eos>, otherwise none.",
+                   {"auto", "none", "line", "double"}),
        make_option("document", OptionType::kText, "RULE",
                    "Where documents begin: blank (at a line with text after a blank line), file "
                    "(at each file), line (at each line), none (all input is one document), or an "

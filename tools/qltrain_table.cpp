@@ -21,27 +21,25 @@ static std::vector<std::string> settings() {
 
 static std::vector<Option> own_options() {
   return {
-      repeatable(
-          make_option("data", OptionType::kFolder, "DIR",
-                      "Training data, packed by qlbin(1). Required, unless --resume takes it "
-                      "from the checkpoint. Several folders are read as one, in the given "
-                      "order, as qlbin merge joins them.")),
+      repeatable(make_option("data", OptionType::kFolder, "DIR",
+                             "Training data, packed by qlbin(1). Required, unless --resume takes "
+                             "it from the checkpoint. Several folders are read as one, in the "
+                             "given order, as qlbin merge joins them.")),
       repeatable(make_option("valid", OptionType::kFolder, "DIR",
                              "Validation data, encoded with the same vocabulary. Required under "
                              "the same condition as --data.")),
       offering(preset_names,
-               with_letter('m', make_option("model", OptionType::kFile, "PRESET",
-                                            "The network and its training: a preset file, the name "
-                                            "of an installed one, or a checkpoint. Required under "
-                                            "the same condition as --data."))),
-      required(
-          with_letter('o', make_option("output", OptionType::kFolder, "RUN",
-                                       "Folder for the checkpoints RUN/best and RUN/last and for "
-                                       "RUN/log.jsonl; created when absent."))),
-      offering(settings,
-               repeatable(make_option("set", OptionType::kText, "KEY=VALUE",
-                                      "Set one value of the preset's network or training. "
-                                      "ql-checkpoint(5) lists the keys."))),
+               with_letter(
+                   'm', make_option(
+                            "model", OptionType::kFile, "PRESET",
+                            "The network and its training: a preset file, the name of an installed "
+                            "one, or a checkpoint. Required under the same condition as --data."))),
+      required(with_letter('o', make_option("output", OptionType::kFolder, "RUN",
+                                            "Folder for the checkpoints RUN/best and RUN/last and "
+                                            "for RUN/log.jsonl; created when absent."))),
+      offering(settings, repeatable(make_option("set", OptionType::kText, "KEY=VALUE",
+                                                "Set one value of the preset's network or "
+                                                "training. ql-checkpoint(5) lists the keys."))),
       make_option("init", OptionType::kFolder, "CHECKPOINT",
                   "Start a new training run from the weights of this checkpoint. The parameters "
                   "must have the same names and shapes; segment and memory lengths may differ."),
@@ -52,11 +50,10 @@ static std::vector<Option> own_options() {
       make_flag("force", "Replace the checkpoints and the log of an earlier training run in RUN."),
       make_integer("steps", "Length of the complete training run and its schedule: --set steps=N.",
                    "", 1),
-      make_integer(
-          "stop-at",
-          "Stop after step N with a checkpoint. The schedule does not change, and --resume "
-          "continues it.",
-          "", 1),
+      make_integer("stop-at",
+                   "Stop after step N with a checkpoint. The schedule does not change, and "
+                   "--resume continues it.",
+                   "", 1),
       make_option("minutes", OptionType::kReal, "M",
                   "Wall-clock budget in which the schedule is completed: --set minutes=M. Such a "
                   "training run cannot be repeated bit for bit."),
@@ -64,12 +61,12 @@ static std::vector<Option> own_options() {
 }
 
 static std::vector<Option> option_table() {
-  const Option precision = make_choice(
-      "precision", "PRECISION",
-      "Precision of matrix products: --set precision=PRECISION. The CPU has float32 and, on some "
-      "processors, bfloat16; auto is the fastest that the device has. Weights and optimizer are "
-      "always float32.",
-      all_names<machine::Precision>());
+  const Option precision =
+      make_choice("precision", "PRECISION",
+                  "Precision of matrix products: --set precision=PRECISION. The CPU has float32 "
+                  "and, on some processors, bfloat16; auto is the fastest that the device has. "
+                  "Weights and optimizer are always float32.",
+                  all_names<machine::Precision>());
   const Option eager = make_flag("eager",
                                  "On a GPU launch every operation of every step by itself, instead "
                                  "of capturing a step once as a CUDA graph and replaying it.");

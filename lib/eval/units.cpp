@@ -156,12 +156,11 @@ class UnitScoring : public shard::TokenSink {
     const auto ends_of = [&](Unit unit) -> std::optional<LineEnds> {
       if (unit != Unit::kLine && unit != Unit::kDoubledLine) return std::nullopt;
       if (!line_end) {
-        throw Error(
-            name_,
-            "lines cannot be separated: no token of the vocabulary is known to end them (<eos>, or "
-            "a line feed in characters, bytes or pieces)",
-            "encode the text with a vocabulary that has one of them, or use document "
-            "instead of line");
+        throw Error(name_,
+                    "lines cannot be separated: no token of the vocabulary is known to end them "
+                    "(<eos>, or a line feed in characters, bytes or pieces)",
+                    "encode the text with a vocabulary that has one of them, or use document "
+                    "instead of line");
       }
       return LineEnds(*line_end, unit == Unit::kDoubledLine);
     };

@@ -63,13 +63,14 @@ void warn_of_wider_ids(const std::string& name, int bytes_per_id, const TokenId*
   bool is_zero = true;
   for (std::size_t i = 1; i < count; i += 2) is_zero = is_zero && ids[i] == 0;
   const bool has_8_bytes = bytes_per_id == 4 || is_sparse(ids, count, 4);
-  log_warning("{}: {} of the first {} u{} ids is {}, as if each id had {} bytes; if so, {}", name,
-              is_zero ? "every second" : "almost every second",
-              with_thousands(static_cast<std::int64_t>(count)), 8 * bytes_per_id,
-              is_zero ? "0" : "at most 3", has_8_bytes ? 8 : 4,
-              has_8_bytes ? "pack them as text: od -A n -v -t d8 FILE | tr '\\n' ' ' | qlbin pack "
-                            "--input ids"
-                          : fmt::format("give {}", options.u32));
+  log_warning(
+      "{}: {} of the first {} u{} ids is {}, as if each id had {} bytes; if so, {}", name,
+      is_zero ? "every second" : "almost every second",
+      with_thousands(static_cast<std::int64_t>(count)), 8 * bytes_per_id,
+      is_zero ? "0" : "at most 3", has_8_bytes ? 8 : 4,
+      has_8_bytes
+          ? "pack them as text: od -A n -v -t d8 FILE | tr '\\n' ' ' | qlbin pack --input ids"
+          : fmt::format("give {}", options.u32));
 }
 
 std::string outside_id_advice(std::string_view bytes, int bytes_per_id,

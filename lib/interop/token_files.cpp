@@ -99,8 +99,8 @@ std::int64_t count_tokens(const std::vector<std::string>& files, const ImportRul
       // This is only a warning, because the vocabulary may have grown since the ids were made.
       // Megatron itself uses wider ids if the vocabulary exceeds u16.
       log_warning(
-          "{}: ids of {} bits cannot name all {} entries of the vocabulary; were the ids made "
-          "with this vocabulary?",
+          "{}: ids of {} bits cannot name all {} entries of the vocabulary; were the ids made with "
+          "this vocabulary?",
           pair.index, 8 * index.type().bytes, rules.vocabulary.size);
     }
     for (std::int64_t more = 0; index.next_document(more);) tokens += more;

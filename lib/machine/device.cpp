@@ -233,8 +233,8 @@ Precision set_up_precision(const at::Device& device, Precision wanted, ProcessGr
                                                          : Precision::kFloat32;
   if (device.is_cpu() && precision == Precision::kBfloat16 && !rounds()) {
     throw UsageError("--precision",
-                     "bfloat16: this machine cannot multiply in bfloat16, which needs "
-                     "AVX512-BF16 and a build with oneDNN",
+                     "bfloat16: this machine cannot multiply in bfloat16, which needs AVX512-BF16 "
+                     "and a build with oneDNN",
                      "set it to float32 or auto, or add --device cuda");
   }
   if (device.is_cpu() && precision != Precision::kBfloat16 && precision != Precision::kFloat32) {

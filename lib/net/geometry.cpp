@@ -87,8 +87,7 @@ std::string broken_rule(const Network& network, const Lengths& lengths, const Ru
     return network.architecture == Architecture::kCompressive
                ? fmt::format("the segment must be a multiple of the rate {}", network.rate)
                : fmt::format(
-                     "the segment must be a multiple of {}, the granularity of scale {} at "
-                     "rate {}",
+                     "the segment must be a multiple of {}, the granularity of scale {} at rate {}",
                      rules.segment.unit, network.scales.size(), network.rate);
   }
   if (!rules.memory.allows(lengths.memory)) {

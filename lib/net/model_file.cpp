@@ -162,10 +162,9 @@ void require_weights(const std::filesystem::path& folder, const std::string& nam
   if (std::filesystem::exists(folder / "model.safetensors")) return;
   const std::string found = unconverted_weights(folder);
   throw Error(name,
-              found.empty() ? "the checkpoint has no weights (model.safetensors)"
-                            : fmt::format("the weights are in {}, but model.safetensors is "
-                                          "expected",
-                                          found),
+              found.empty()
+                  ? "the checkpoint has no weights (model.safetensors)"
+                  : fmt::format("the weights are in {}, but model.safetensors is expected", found),
               found.empty() ? "give a folder that qltrain wrote, such as RUN/best" : kConversion);
 }
 

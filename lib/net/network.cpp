@@ -118,8 +118,8 @@ void check_encoding(const Network& network, const Report& report) {
   if (network.architecture != Architecture::kVanilla) {
     report(fmt::format("encoding is {}, but architecture is {}", encoding.name,
                        to_text(network.architecture)),
-           "indexes in the segment cannot encode memories or pooled states: use another "
-           "encoding, or architecture vanilla",
+           "indexes in the segment cannot encode memories or pooled states: use another encoding, "
+           "or architecture vanilla",
            "encoding=transformer-xl");
   }
   if (network.clamp_len > 0) {
@@ -152,8 +152,7 @@ void check_attention(const Network& network, const Report& report) {
     const auto heads = static_cast<std::int64_t>(network.attention_dilation.size());
     if (heads != network.n_head) {
       report(
-          fmt::format("attention_dilation has the length {}, expected {}: one value for each "
-                      "head",
+          fmt::format("attention_dilation has the length {}, expected {}: one value for each head",
                       heads, network.n_head));
     }
   }
@@ -196,8 +195,8 @@ void check_compression(const Network& network, const Report& report) {
     report(fmt::format("compression_loss is auto-encoding, which decodes the states that a "
                        "convolution has compressed, but architecture is {} and pool is {}",
                        to_text(network.architecture), to_text(network.pool)),
-           "leave compression_loss out, or set the pool of a compressive network to "
-           "convolution or dilated-convolution",
+           "leave compression_loss out, or set the pool of a compressive network to convolution or "
+           "dilated-convolution",
            "compression_loss=attention-reconstruction");
   }
 }
@@ -226,10 +225,9 @@ void check_scale_widths(const Network& network, const Report& report) {
     }
     const std::int64_t inner = network.d_inner * width / network.d_model;
     if (network.d_inner * width % network.d_model != 0 || inner > kMaxWidth) {
-      report(fmt::format(
-                 "scale_widths: at width {} the scale's d_inner is {} * {} / {}, which must be "
-                 "a whole number up to {}",
-                 width, network.d_inner, width, network.d_model, kMaxWidth),
+      report(fmt::format("scale_widths: at width {} the scale's d_inner is {} * {} / {}, which "
+                         "must be a whole number up to {}",
+                         width, network.d_inner, width, network.d_model, kMaxWidth),
              "use another width");
       return;
     }
@@ -281,12 +279,10 @@ void check_cutoffs(const Network& network, const Report& report) {
     }
     width /= network.div_val;
     if (width < 1) {
-      return report(
-          fmt::format(
-              "div_val is {}, which reduces the embedding width {} to 0 in the cluster that "
-              "begins with id {}",
-              network.div_val, network.embedding_width(), cutoff),
-          "use a smaller div_val or fewer cutoffs");
+      return report(fmt::format("div_val is {}, which reduces the embedding width {} to 0 in the "
+                                "cluster that begins with id {}",
+                                network.div_val, network.embedding_width(), cutoff),
+                    "use a smaller div_val or fewer cutoffs");
     }
     previous = cutoff;
   }
@@ -295,8 +291,8 @@ void check_cutoffs(const Network& network, const Report& report) {
 void check_clusters(const Network& network, const Report& report) {
   if (network.cutoffs_from_data && network.vocab_size > 0) {
     report("cutoffs is auto, but vocab_size is set",
-           "leave vocab_size out, so that qltrain takes both from its data, or give the "
-           "cutoffs as numbers",
+           "leave vocab_size out, so that qltrain takes both from its data, or give the cutoffs as "
+           "numbers",
            "vocab_size=0");
   }
   check_cutoffs(network, report);

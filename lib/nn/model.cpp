@@ -180,8 +180,8 @@ static void check_ages(bool needed, const std::vector<std::int64_t>& document_of
     throw ConfigError(
         "document_offsets",
         fmt::format("the number of offsets is {}, expected {}, each at least 0", found, expected),
-        "give an offset for every row if the network resets its memory at documents, "
-        "otherwise none");
+        "give an offset for every row if the network resets its memory at documents, otherwise "
+        "none");
   }
 }
 

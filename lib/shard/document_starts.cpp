@@ -33,15 +33,10 @@ DocumentStartsReader::DocumentStartsReader(const PackedFolder& place, const Mani
       manifest_(manifest),
       file_(path_inside(place, manifest.document_starts.file)) {
   const FileEntry& entry = manifest.document_starts;
-  if (file_.size() != entry.bytes_compressed) {
-    throw FormatError(name_,
-                      fmt::format("the file has {} bytes, but the manifest states {}", file_.size(),
-                                  entry.bytes_compressed),
-                      kDamagedFileRemedy);
-  }
+  check_size(name_, file_.size(), entry.bytes_compressed);
   // The file's hash is checked before any start is used, because the frame's own checksum comes
   // only at the end of the frame.
-  if (file_.hash() != entry.hash) throw FormatError(name_, "hash mismatch", kDamagedFileRemedy);
+  if (file_.hash() != entry.hash) fail_as_damaged(name_, "hash mismatch");
   frame_.emplace(file_, name_, entry.bytes);
   if (manifest.documents == 0) frame_->read(nullptr, 0);
   do {
@@ -63,14 +58,12 @@ void DocumentStartsReader::read_piece() {
     const auto start = load_little_endian<std::uint64_t>(&bytes_[i * 8]);
     const bool ordered = documents_ == 0 ? start == 0 : start > static_cast<std::uint64_t>(last_);
     if (!ordered || start >= static_cast<std::uint64_t>(manifest_.tokens)) {
-      throw FormatError(
-          name_,
-          documents_ == 0
-              ? fmt::format("document 0 begins at position {}, expected 0", start)
-              : fmt::format(
-                    "document {} begins at position {}, expected one after {} and before {}",
-                    documents_, start, last_, manifest_.tokens),
-          kDamagedFileRemedy);
+      fail_as_damaged(
+          name_, documents_ == 0
+                     ? fmt::format("document 0 begins at position {}, expected 0", start)
+                     : fmt::format(
+                           "document {} begins at position {}, expected one after {} and before {}",
+                           documents_, start, last_, manifest_.tokens));
     }
     starts_[i] = last_ = static_cast<std::int64_t>(start);
     ++documents_;

@@ -416,4 +416,14 @@ Json summary_row(const std::string& name, const Manifest& manifest) {
           {"data_hash", all["data_hash"]}};
 }
 
+void fail_as_damaged(const std::string& where, const std::string& problem) {
+  throw FormatError(where, problem, "the file is damaged: fetch or pack the folder again");
+}
+
+void check_size(const std::string& where, std::int64_t size, std::int64_t stated) {
+  if (size == stated) return;
+  fail_as_damaged(where,
+                  fmt::format("the file has {} bytes, but the manifest states {}", size, stated));
+}
+
 }  // namespace ql::shard

@@ -119,9 +119,9 @@ Json summary_object(const std::string& name, const Manifest& manifest);
 // values are null.
 Json summary_row(const std::string& name, const Manifest& manifest);
 
-// Messages about a damaged file of a packed folder end with this advice.
-
-inline constexpr const char* kDamagedFileRemedy =
-    "the file is damaged: fetch or pack the folder again";
+// Throws FormatError about a damaged file of a packed folder.
+[[noreturn]] void fail_as_damaged(const std::string& where, const std::string& problem);
+// Calls fail_as_damaged() unless a file has the size that the manifest states.
+void check_size(const std::string& where, std::int64_t size, std::int64_t stated);
 
 }  // namespace ql::shard

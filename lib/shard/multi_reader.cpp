@@ -50,11 +50,11 @@ TokenRange parse_range(const std::string& text, std::int64_t total, const std::s
     throw UsageError("--" + option, fmt::format("'{}' ends before it begins", text));
   }
   if (!begin || !end) {
-    throw UsageError("--" + option, fmt::format("'{}' is not a range", text),
-                     fmt::format("expected A:B for the {} from A to B - 1; a missing A is the "
-                                 "beginning, a missing B is the end, and negative values count "
-                                 "from the end",
-                                 unit));
+    throw UsageError(
+        "--" + option, fmt::format("'{}' is not a range", text),
+        fmt::format("expected A:B for the {} from A to B - 1; a missing A is the beginning, a "
+                    "missing B is the end, and negative values count from the end",
+                    unit));
   }
   if (std::min(*begin, *end) < 0 || std::max(*begin, *end) > total) {
     throw Error("--" + option,
@@ -170,10 +170,9 @@ std::optional<TextCounts> MultiReader::counts() const {
     try {
       sum = sum + *reader.counts();
     } catch (const Error& error) {
-      throw Error(
-          reader.name(), error.what(),
-          "the counts of this or an earlier folder are wrong: delete the keys \"counts\" and "
-          "\"checksum\" from this folder's manifest");
+      throw Error(reader.name(), error.what(),
+                  "the counts of this or an earlier folder are wrong: delete the keys \"counts\" "
+                  "and \"checksum\" from this folder's manifest");
     }
   }
   return sum;

@@ -49,9 +49,9 @@ PackedFolder find_packed_folder(const fs::path& path) {
   refuse_dangling_link(manifest);
   if (!fs::exists(manifest, error)) {
     if (is_checkpoint(path)) {
-      throw FormatError(path.string(), "this is a checkpoint, but packed data is expected",
-                        "give a folder that `qlbin pack -o DIR` made; qleval takes a "
-                        "checkpoint after -m");
+      throw FormatError(
+          path.string(), "this is a checkpoint, but packed data is expected",
+          "give a folder that `qlbin pack -o DIR` made; qleval takes a checkpoint after -m");
     }
     throw FormatError(path.string(),
                       "this folder has no manifest.json, so it is not complete packed data",
@@ -78,15 +78,10 @@ std::string read_vocabulary_text(const PackedFolder& place, const Manifest& mani
   const fs::path path = path_inside(place, entry.file);
   const RandomAccessFile file(path);
   check_kind(file.head(), Content::kVocabulary, path.string());
-  if (file.size() != entry.bytes) {
-    throw FormatError(
-        path.string(),
-        fmt::format("the file has {} bytes, but the manifest states {}", file.size(), entry.bytes),
-        kDamagedFileRemedy);
-  }
+  check_size(path.string(), file.size(), entry.bytes);
   std::string text = file.text(entry.bytes);
   if (content_hash(text) != entry.hash) {
-    throw FormatError(path.string(), "hash mismatch", kDamagedFileRemedy);
+    fail_as_damaged(path.string(), "hash mismatch");
   }
   return text;
 }

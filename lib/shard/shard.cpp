@@ -173,10 +173,7 @@ ShardReader::ShardReader(const PackedFolder& place, const FileEntry& entry, std:
   if (opened.size() != entry.bytes_compressed) {
     const std::string head = opened.head();
     if (file_kind(head) != FileKind::kZstd) check_kind(head, Content::kRawIds, name_);
-    throw FormatError(name_,
-                      fmt::format("the file has {} bytes, but the manifest states {}",
-                                  opened.size(), entry.bytes_compressed),
-                      kDamagedFileRemedy);
+    check_size(name_, opened.size(), entry.bytes_compressed);
   }
   frames_ = read_seek_table(opened, name_);
   frame_begins_.reserve(frames_.size() + 1);
@@ -184,10 +181,8 @@ ShardReader::ShardReader(const PackedFolder& place, const FileEntry& entry, std:
   std::int64_t position = begin, offset = 0;
   for (std::size_t i = 0; i < frames_.size(); ++i) {
     if (frames_[i].content_bytes % static_cast<std::uint32_t>(bytes_per_id_) != 0) {
-      throw FormatError(name_,
-                        fmt::format("frame {}: {} bytes are not a whole number of ids", i,
-                                    frames_[i].content_bytes),
-                        kDamagedFileRemedy);
+      fail_as_damaged(name_, fmt::format("frame {}: {} bytes are not a whole number of ids", i,
+                                         frames_[i].content_bytes));
     }
     frame_begins_.push_back(position);
     frame_offsets_.push_back(offset);
@@ -196,10 +191,8 @@ ShardReader::ShardReader(const PackedFolder& place, const FileEntry& entry, std:
   }
   frame_begins_.push_back(position);
   if (position - begin != entry.tokens) {
-    throw FormatError(name_,
-                      fmt::format("the seek table has {} tokens, but the manifest states {}",
-                                  position - begin, entry.tokens),
-                      kDamagedFileRemedy);
+    fail_as_damaged(name_, fmt::format("the seek table has {} tokens, but the manifest states {}",
+                                       position - begin, entry.tokens));
   }
   log_debug("reading {}: {} tokens in {} frames", name_, entry.tokens, frames_.size());
 }
@@ -211,8 +204,7 @@ const RandomAccessFile& ShardReader::file() {
 
 void ShardReader::check_hash(const std::string& hash) const {
   if (hash == expected_hash_) return;
-  throw FormatError(name_, "hash mismatch, though the checksums of all frames match",
-                    kDamagedFileRemedy);
+  fail_as_damaged(name_, "hash mismatch, though the checksums of all frames match");
 }
 
 std::size_t ShardReader::frame_memory(std::size_t frame) const {
@@ -234,7 +226,7 @@ void ShardReader::load_frame(std::size_t frame, FrameBuffer& buffer) {
 void ShardReader::decode_frame(std::size_t frame, FrameBuffer& buffer) const {
   const SeekEntry& entry = frames_[frame];
   const auto fail = [&](const std::string& what) {
-    throw FormatError(fmt::format("{}: frame {}", name_, frame), what, kDamagedFileRemedy);
+    fail_as_damaged(fmt::format("{}: frame {}", name_, frame), what);
   };
   std::vector<TokenId>& ids = buffer.ids;
   if (in_place()) {

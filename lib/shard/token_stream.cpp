@@ -45,8 +45,8 @@ struct TokenStreamReader::State {
   void read_exactly(void* data, std::size_t size) {
     if (read_fully(input, data, size) == size) return;
     fail_early(
-        fmt::format("the input ended without an end block, in block {}: its producer did "
-                    "not finish, or it was cut off later",
+        fmt::format("the input ended without an end block, in block {}: its producer did not "
+                    "finish, or it was cut off later",
                     block_number));
   }
 
@@ -85,8 +85,8 @@ struct TokenStreamReader::State {
     }
     if (start != kStreamMagic.substr(0, start.size())) {
       throw FormatError(input.name(), "not a token stream (it does not begin with \"QLTOKENS\")",
-                        "make a token stream from text with `qltok encode`, or pack plain ids "
-                        "with `qlbin pack --input ids` (or u16, u32)");
+                        "make a token stream from text with `qltok encode`, or pack plain ids with "
+                        "`qlbin pack --input ids` (or u16, u32)");
     }
     if (bytes.size() != kStreamMagic.size() + 8) fail_in_header();
     const auto version = load_little_endian<std::uint32_t>(&bytes[kStreamMagic.size()]);
@@ -340,9 +340,9 @@ class TokenStreamWriter : public TokenSink {
 
   void write_vocabulary(std::string_view text) {
     if (text.size() > kLargestVocabularyText) {
-      throw Error("token stream", fmt::format("the vocabulary file of {} bytes exceeds the limit "
-                                              "of {}",
-                                              text.size(), kLargestVocabularyText));
+      throw Error("token stream",
+                  fmt::format("the vocabulary file of {} bytes exceeds the limit of {}",
+                              text.size(), kLargestVocabularyText));
     }
     for (; !text.empty(); text.remove_prefix(std::min(text.size(), kVocabularyBytesPerBlock))) {
       write_block(kVocabularyBlock, {}, text.substr(0, kVocabularyBytesPerBlock));

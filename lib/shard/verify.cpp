@@ -76,8 +76,8 @@ class Verifier {
     // qlbin writes.
     if (text != dump_json(json)) {
       throw FormatError(where, "the manifest is not formatted as qlbin writes it",
-                        "it is damaged or was edited; if you edited it, make a good copy: "
-                        "`qlbin merge -o COPY DIR`");
+                        "it is damaged or was edited; if you edited it, make a good copy: `qlbin "
+                        "merge -o COPY DIR`");
     }
     return manifest;
   }

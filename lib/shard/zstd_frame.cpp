@@ -152,9 +152,7 @@ void FrameStreamReader::read(void* content, std::size_t size) {
   if (used_ != piece_.size() || offset_ != file_.size()) fail("data follows the zstd frame");
 }
 
-void FrameStreamReader::fail(const std::string& what) const {
-  throw FormatError(name_, what, kDamagedFileRemedy);
-}
+void FrameStreamReader::fail(const std::string& what) const { fail_as_damaged(name_, what); }
 
 void FrameStreamReader::load_piece() {
   const auto size = std::min(file_.size() - offset_, kPieceBytes);

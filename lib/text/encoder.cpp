@@ -22,13 +22,12 @@ void validate_text(TextBlock& block, TokenType type, InvalidText invalid) {
   }
   const auto line =
       block.place.line + std::count(block.text.begin(), block.text.begin() + bad, '\n');
-  throw FormatError(
-      fmt::format("{}: line {}", block.place.file, line),
-      fmt::format("invalid UTF-8: byte 0x{:02X} at offset {} of the file's text",
-                  static_cast<unsigned char>(block.text[bad]),
-                  block.place.offset + static_cast<std::int64_t>(bad)),
-      "convert the text with iconv, give --invalid replace, or make the vocabulary with "
-      "--type byte");
+  throw FormatError(fmt::format("{}: line {}", block.place.file, line),
+                    fmt::format("invalid UTF-8: byte 0x{:02X} at offset {} of the file's text",
+                                static_cast<unsigned char>(block.text[bad]),
+                                block.place.offset + static_cast<std::int64_t>(bad)),
+                    "convert the text with iconv, give --invalid replace, or make the vocabulary "
+                    "with --type byte");
 }
 
 void remove_mark(TextBlock& block, TokenType type) {
@@ -281,8 +280,8 @@ Encoder::Encoder(const Vocabulary& vocabulary, EncodeOptions options)
     : vocabulary_(vocabulary), options_(std::move(options)), lines_(make_line_encoder(vocabulary)) {
   if (options_.eos != EosRule::kNone && !vocabulary_.eos()) {
     throw UsageError("--eos", "the vocabulary has no <eos>",
-                     "give --eos none, or make the vocabulary with --eos always (if "
-                     "imported, with --eos-token)");
+                     "give --eos none, or make the vocabulary with --eos always (if imported, with "
+                     "--eos-token)");
   }
 }
 

@@ -167,13 +167,10 @@ class TokenDecoder {
   // `only_added` is true for a token that is not in the model's vocabulary.
   std::string text_of(const std::string& token, bool only_added) const {
     if (leading_blanks_ == LeadingBlanks::kFirstToken && bytes_of(token).find(' ') != token.npos) {
-      throw FormatError(
-          where_,
-          fmt::format(
-              "Metaspace drops a blank that begins a text, but would keep that of the token {}, "
-              "which is not supported",
-              in_quotes(token)),
-          kListRemedy);
+      refuse(
+          fmt::format("Metaspace drops a blank that begins a text, but would keep that of the "
+                      "token {}, which is not supported",
+                      in_quotes(token)));
     }
     std::string text = token;
     for (const auto& step : steps_) text = step(text);
@@ -207,9 +204,7 @@ class TokenDecoder {
     // without the space. Decoding here removes the space last, so this decoder would still see it.
     const bool text_follows = leading_blanks_ != LeadingBlanks::kNone && type != "ByteFallback";
     if (state_ != State::kTokens || text_follows) {
-      throw FormatError(where_,
-                        type + " follows decoders that join or strip text, which is not supported",
-                        kListRemedy);
+      refuse(type + " follows decoders that join or strip text, which is not supported");
     }
     if (type == "Replace") return replace(decoder);
     if (type == "Strip") return strip_tokens(decoder);
@@ -228,11 +223,8 @@ class TokenDecoder {
   void replace(const JsonObject& decoder) {
     const JsonObject pattern = decoder.object("pattern");
     if (!pattern.has("String") || pattern.text("String").empty()) {
-      throw FormatError(
-          where_,
-          fmt::format("Replace has the pattern {}, expected a String that is not empty",
-                      pattern.json().dump()),
-          kListRemedy);
+      refuse(fmt::format("Replace has the pattern {}, expected a String that is not empty",
+                         pattern.json().dump()));
     }
     steps_.push_back([from = pattern.text("String"), to = decoder.text("content")](
                          const std::string& text) { return replaced(text, from, to); });
@@ -242,9 +234,7 @@ class TokenDecoder {
   // times from the end.
   void strip_tokens(const JsonObject& decoder) {
     const std::string content = decoder.text("content");
-    if (content.empty()) {
-      throw FormatError(where_, "the content of Strip is empty", kListRemedy);
-    }
+    if (content.empty()) refuse("the content of Strip is empty");
     steps_.push_back([content, start = decoder.integer("start", 0),
                       stop = decoder.integer("stop", 0)](const std::string& token) {
       std::string_view text = token;
@@ -266,17 +256,15 @@ class TokenDecoder {
     const std::int64_t start = decoder.integer("start", 0), stop = decoder.integer("stop", 0);
     if (start == 0 && stop == 0) return;
     if (decoder.text("content") != " " || start != 1 || stop != 0) {
-      throw FormatError(where_,
-                        fmt::format("Strip removes {} {} from the beginning of a text and {} from "
-                                    "its end, expected one blank from its beginning",
-                                    start, in_quotes(decoder.text("content")), stop),
-                        kListRemedy);
+      refuse(
+          fmt::format("Strip removes {} {} from the beginning of a text and {} from its end, "
+                      "expected one blank from its beginning",
+                      start, in_quotes(decoder.text("content")), stop));
     }
     if (leading_blanks_ != LeadingBlanks::kNone) {
-      throw FormatError(where_,
-                        "Strip removes a blank from the beginning of a text, as an earlier decoder "
-                        "does, which is not supported",
-                        kListRemedy);
+      refuse(
+          "Strip removes a blank from the beginning of a text, as an earlier decoder does, which "
+          "is not supported");
     }
     leading_blanks_ = LeadingBlanks::kOne;
   }
@@ -290,18 +278,13 @@ class TokenDecoder {
     if (!never) {
       // The library keeps leading spaces that earlier decoders make; kFirstToken would remove them.
       if (!steps_.empty()) {
-        throw FormatError(where_,
-                          "Metaspace follows another decoder and drops blanks, which is not "
-                          "supported",
-                          kListRemedy);
+        refuse("Metaspace follows another decoder and drops blanks, which is not supported");
       }
       leading_blanks_ = LeadingBlanks::kFirstToken;
     }
     const std::string mark =
         is_given("replacement") ? decoder.text("replacement") : std::string(kPieceBlank);
-    if (mark.empty()) {
-      throw FormatError(where_, "the replacement of Metaspace is empty", kListRemedy);
-    }
+    if (mark.empty()) refuse("the replacement of Metaspace is empty");
     steps_.push_back([mark](const std::string& text) { return replaced(text, mark, " "); });
   }
 
@@ -312,12 +295,15 @@ class TokenDecoder {
     return byte ? std::string(1, static_cast<char>(*byte)) : text;
   }
 
+  [[noreturn]] void refuse(const std::string& problem) const {
+    throw FormatError(where_, problem, kListRemedy);
+  }
+
   [[noreturn]] void refuse_type(const std::string& type) const {
-    throw FormatError(where_,
-                      fmt::format("expected ByteLevel, Metaspace, ByteFallback, Replace, Strip, "
-                                  "Fuse or a Sequence of these, found {}",
-                                  type),
-                      kListRemedy);
+    refuse(
+        fmt::format("expected ByteLevel, Metaspace, ByteFallback, Replace, Strip, Fuse or a "
+                    "Sequence of these, found {}",
+                    type));
   }
 
   std::string where_;

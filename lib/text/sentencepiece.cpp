@@ -399,13 +399,12 @@ TrainedSentencePiece choose_characters(const std::vector<TokenCount>& counts,
         remedy);
   }
   if (training.coverage) {
-    throw ConfigError(
-        "--character-coverage",
-        fmt::format("{} pieces leave room for {} of the text's {} distinct characters, but the "
-                    "coverage needs {}",
-                    training.max_size, room, trained.characters, trained.covered),
-        fmt::format("give --max-size {} or more, or leave --character-coverage out",
-                    others + trained.covered));
+    throw ConfigError("--character-coverage",
+                      fmt::format("{} pieces leave room for {} of the text's {} distinct "
+                                  "characters, but the coverage needs {}",
+                                  training.max_size, room, trained.characters, trained.covered),
+                      fmt::format("give --max-size {} or more, or leave --character-coverage out",
+                                  others + trained.covered));
   }
   trained.covered = room;
   trained.lowered = true;
@@ -430,8 +429,7 @@ TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& li
   if (counts.empty()) {
     throw Error(
         "",
-        "no text to make a vocabulary from: tabs, NUL, and lines or parts with U+2585 are not "
-        "used",
+        "no text to make a vocabulary from: tabs, NUL, and lines or parts with U+2585 are not used",
         "give a file with words in it");
   }
   TrainedSentencePiece trained = choose_characters(counts, training);

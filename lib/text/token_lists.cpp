@@ -379,8 +379,8 @@ TokenList read_json_tokens(const Json& json, const std::string& where) {
               ? fmt::format("expected a JSON array of tokens, found {} in it", value.dump())
               : "this JSON object is neither a tokenizer.json (it has no object 'model') nor a "
                 "list of tokens with ids",
-          "give the tokenizer.json, or a list with --type piece; a vocabulary of qltok "
-          "needs no import");
+          "give the tokenizer.json, or a list with --type piece; a vocabulary of qltok needs no "
+          "import");
     }
     if (token->empty()) {
       throw FormatError(where, fmt::format("the token with the id {} has no text", *id),

@@ -274,9 +274,9 @@ Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
   Vocabulary part = import_vocabulary(text, list, file);
   if (std::all_of(part.counts().begin(), part.counts().end(),
                   [](std::int64_t count) { return count == 0; })) {
-    throw FormatError(file, "no count in this list is above 0",
-                      "write the count after each word; numbers that ascend by one from 0 or 1 are "
-                      "taken as ids");
+    throw FormatError(
+        file, "no count in this list is above 0",
+        "write the count after each word; numbers that ascend by one from 0 or 1 are taken as ids");
   }
   return part;
 }

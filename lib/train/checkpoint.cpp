@@ -177,10 +177,9 @@ fs::path find_resume_point(const fs::path& run) {
     return checkpoint;
   }
   if (!passed.empty()) {
-    throw FormatError(
-        "", passed.front().second,
-        "no other checkpoint of the training is complete: restore one from a copy, or "
-        "start again with --force instead of --resume");
+    throw FormatError("", passed.front().second,
+                      "no other checkpoint of the training is complete: restore one from a copy, "
+                      "or start again with --force instead of --resume");
   }
   return {};
 }

@@ -48,10 +48,9 @@ static net::ModelFile describe(const TrainingTask& task, const shard::MultiReade
 static std::string place_text(const TrainingTask& task) {
   const char* steps = "every operation is launched separately";
   if (task.compute.graph) {
-    steps = can_be_recorded(task.network)
-                ? "steps are recorded once and replayed"
-                : "every operation is launched separately: steps with an adaptive softmax differ, "
-                  "and cannot be recorded";
+    steps = can_be_recorded(task.network) ? "steps are recorded once and replayed"
+                                          : "every operation is launched separately: steps with an "
+                                            "adaptive softmax differ, and cannot be recorded";
   }
   const std::string device = task.group == nullptr
                                  ? task.compute.device.str()
@@ -111,12 +110,11 @@ static shard::MultiReader& checked(const TrainingTask& task, shard::MultiReader&
     validation.document_starts();
   }
   if (!task.compute.device.is_cpu() && task.config.divergence != OnDivergence::kStop) {
-    throw ConfigError(
-        "training: divergence",
-        fmt::format("{} needs a step's loss before the next step begins, but steps on "
-                    "{} do not wait for the loss",
-                    to_text(task.config.divergence), task.compute.device.str()),
-        "set divergence to stop, or train on the CPU");
+    throw ConfigError("training: divergence",
+                      fmt::format("{} needs a step's loss before the next step begins, but steps "
+                                  "on {} do not wait for the loss",
+                                  to_text(task.config.divergence), task.compute.device.str()),
+                      "set divergence to stop, or train on the CPU");
   }
   Conflicts conflicts;
   find_conflicts(task.config, task.network, conflicts);
@@ -376,10 +374,9 @@ void TrainingRun::begin() {
   if (!task_.init.empty()) {
     const net::ModelFile origin = net::read_model_file(task_.init);
     if (origin.vocabulary) {
-      require_same_vocabulary(task_.init.string(), *origin.vocabulary, state_.data.name,
-                              *description_.vocabulary,
-                              "encode the data with the vocabulary of this checkpoint, or leave "
-                              "--init out");
+      require_same_vocabulary(
+          task_.init.string(), *origin.vocabulary, state_.data.name, *description_.vocabulary,
+          "encode the data with the vocabulary of this checkpoint, or leave --init out");
     }
     weights::load_weights(trained_->model(), weights::read_weights(task_.init));
     log_info("weights from {} ({})", task_.init.string(), to_text(origin.network.architecture));

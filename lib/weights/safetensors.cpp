@@ -89,10 +89,11 @@ Entry read_entry(const std::string& name, const JsonObject& json) {
   entry.end = offsets[1];
   const std::int64_t expected = byte_size(entry, json.where());
   if (entry.begin < 0 || entry.end < entry.begin) {
-    throw FormatError(json.where(),
-                      fmt::format("expected data_offsets that begin at 0 or later and do not "
-                                  "decrease, found {} to {}",
-                                  entry.begin, entry.end));
+    throw FormatError(
+        json.where(),
+        fmt::format(
+            "expected data_offsets that begin at 0 or later and do not decrease, found {} to {}",
+            entry.begin, entry.end));
   }
   if (entry.end - entry.begin != expected) {
     throw FormatError(json.where(),
@@ -167,10 +168,10 @@ std::vector<Entry> read_header(std::string_view text, std::uint64_t data_size, T
   std::int64_t position = 0;
   for (const Entry& entry : entries) {
     if (entry.begin != position) {
-      throw FormatError(where + ": " + entry.name,
-                        fmt::format("expected data to begin at {}, found {}: tensors overlap or "
-                                    "leave a gap",
-                                    position, entry.begin));
+      throw FormatError(
+          where + ": " + entry.name,
+          fmt::format("expected data to begin at {}, found {}: tensors overlap or leave a gap",
+                      position, entry.begin));
     }
     position = entry.end;
   }

@@ -148,10 +148,9 @@ void load_weights(nn::Model& model, const TensorFile& file, const std::string& i
 
 TensorFile read_weights(const std::filesystem::path& folder) {
   if (std::filesystem::exists(folder / "state.json")) {
-    net::check_files(
-        folder, {"model.json", "model.safetensors"},
-        "restore the folder from a copy; if the file was changed on purpose, copy only "
-        "model.json and model.safetensors to another folder, and use that one");
+    net::check_files(folder, {"model.json", "model.safetensors"},
+                     "restore the folder from a copy; if the file was changed on purpose, copy "
+                     "only model.json and model.safetensors to another folder, and use that one");
   }
   net::require_weights(folder, folder.string());
   TensorFile file = read_safetensors(folder / "model.safetensors");
