@@ -156,10 +156,6 @@ void info(const Options& options) {
                          : fmt::format("{}", fmt::join(parts, "")));
 }
 
-std::string counted(std::int64_t count, const std::string& unit) {
-  return fmt::format("{} {}{}", count, unit, count == 1 ? "" : "s");
-}
-
 void verify(const Options& options) {
   OutputStream out("-", false);
   std::int64_t problems = 0, damaged = 0;

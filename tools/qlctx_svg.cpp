@@ -356,8 +356,7 @@ class Drawing {
       const double middle = (heights_[first] + heights_[last]) / 2 - 2;
       text(left, middle, "",
            stage.scale == scales ? "output block" : fmt::format("scale {}", stage.scale + 1));
-      text(left, middle + 14, "small",
-           fmt::format("{} token{} a state", stage.stride, stage.stride == 1 ? "" : "s"));
+      text(left, middle + 14, "small", counted(stage.stride, "token") + " a state");
       std::string words = fmt::format("segment {}, memory {}", stage.segment, stage.memory);
       if (stage.compressed_memory > 0) words += fmt::format(" + {}", stage.compressed_memory);
       text(left, middle + 27, "small", words);

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/provenance.h"
+#include "base/strings.h"
 #include "base/tool.h"
 #include "installed.h"
 #include "machine/device.h"
@@ -135,8 +136,8 @@ void train(const Options& options, machine::ProcessGroup* group) {
   task.provenance = provenance(options.resolved());
 
   const auto setup = machine::set_up_threads(static_cast<int>(options.integer("threads")), group);
-  task.machine = fmt::format("{} thread{}, {} ({:.0f} GFLOP/s)", setup.threads,
-                             setup.threads == 1 ? "" : "s", setup.blas, setup.gflops);
+  task.machine = fmt::format("{}, {} ({:.0f} GFLOP/s)", counted(setup.threads, "thread"),
+                             setup.blas, setup.gflops);
   if (compute.device.is_cpu()) task.machine += ", " + machine::products_on_cpu(precision);
   train::train(task, data, validation);
 }

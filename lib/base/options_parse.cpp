@@ -310,8 +310,8 @@ void check_positional(const Command& command, const std::vector<std::string>& po
     complaint.raise(fmt::format("unexpected argument '{}'", positional[maximum]));
   }
   if (positional.size() < minimum) {
-    complaint.raise(fmt::format("expected {}, found {} argument{}", command.positional,
-                                positional.size(), positional.size() == 1 ? "" : "s"));
+    complaint.raise(fmt::format("expected {}, found {}", command.positional,
+                                counted(static_cast<std::int64_t>(positional.size()), "argument")));
   }
 }
 

@@ -300,6 +300,10 @@ std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
+std::string counted(std::int64_t count, std::string_view unit) {
+  return fmt::format("{} {}{}", count, unit, count == 1 ? "" : "s");
+}
+
 std::string with_thousands(std::int64_t value) {
   std::string digits = fmt::format("{}", value);
   const std::size_t first = value < 0 ? 1 : 0;

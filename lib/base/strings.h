@@ -164,6 +164,8 @@ std::vector<std::string> split(std::string_view text, char separator);
 
 // Returns "2,088,628" for 2088628. This is for human readers; scripts get plain digits.
 std::string with_thousands(std::int64_t value);
+// Returns "1 token" or "2 tokens" for the unit "token".
+std::string counted(std::int64_t count, std::string_view unit);
 
 // Returns "47.41" for 47.4083, and "1.235e+06" for 1,234,567.8: a perplexity has no upper bound.
 std::string human_perplexity(double perplexity);

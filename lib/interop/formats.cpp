@@ -196,9 +196,8 @@ IdRun read_llmc_header(const RandomAccessFile& file, const std::string& name) {
   const int bytes_per_id = magic == kMagic16 ? 2 : 4;
   const std::int64_t size = kHeaderBytes + tokens * bytes_per_id;
   if (file.size() != size) {
-    fail(fmt::format(
-        "the file has {} bytes, expected {} for the {} token{} that its header announces",
-        file.size(), size, tokens, tokens == 1 ? "" : "s"));
+    fail(fmt::format("the file has {} bytes, expected {} for the {} that its header announces",
+                     file.size(), size, counted(tokens, "token")));
   }
   return {kHeaderBytes, tokens, {bytes_per_id, false}};
 }
@@ -275,9 +274,8 @@ std::int64_t MegatronIndex::next_sequence() {
                      place, position_, sequence_ == 0 ? "" : ", where the previous sequence ends"));
   }
   if (length > kLongestSequence || length > (data_bytes_ - position_) / type_.bytes) {
-    fail(fmt::format(
-        "sequence {} begins at byte {} and has {} token{}, but the .bin ends at byte {}", sequence_,
-        position_, length, length == 1 ? "" : "s", data_bytes_));
+    fail(fmt::format("sequence {} begins at byte {} and has {}, but the .bin ends at byte {}",
+                     sequence_, position_, counted(length, "token"), data_bytes_));
   }
   position_ += static_cast<std::int64_t>(length) * type_.bytes;
   ++sequence_;

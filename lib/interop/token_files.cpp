@@ -5,6 +5,7 @@
 
 #include "base/data_input.h"
 #include "base/log.h"
+#include "base/strings.h"
 
 namespace ql::interop {
 
@@ -57,8 +58,8 @@ IdRun find_ids(const RandomAccessFile& file, const std::string& name, Format for
   const int width = format == Format::kU32 ? 4 : 2;
   if (file.size() % width != 0) {
     throw FormatError(name,
-                      fmt::format("the file has {} byte{}, not a whole number of u{} ids",
-                                  file.size(), file.size() == 1 ? "" : "s", 8 * width),
+                      fmt::format("the file has {}, not a whole number of u{} ids",
+                                  counted(file.size(), "byte"), 8 * width),
                       "the file is cut off, or its ids have another width");
   }
   return {0, file.size() / width, {width, false}};
@@ -346,8 +347,8 @@ void read_raw_ids(InputFile& file, int bytes_per_id, const shard::VocabularyInfo
     if (got % static_cast<std::size_t>(bytes_per_id) != 0) {
       const std::int64_t complete = tokens + static_cast<std::int64_t>(got) / bytes_per_id;
       throw FormatError(input.name(),
-                        fmt::format("the input ends within an id of {} bytes, after {} token{}",
-                                    bytes_per_id, complete, complete == 1 ? "" : "s"),
+                        fmt::format("the input ends within an id of {} bytes, after {}",
+                                    bytes_per_id, counted(complete, "token")),
                         "the input is cut off, or its ids have another width");
     }
     shard::decode_ids(buffer.data(), got, bytes_per_id, ids);

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/strings.h"
 
 namespace ql::machine {
 
@@ -161,9 +162,9 @@ std::string missing(const Store& store, const LaunchedProcess& process, Seconds 
     if (!store->check({fmt::format("member/{}", rank)})) ranks.push_back(rank);
   }
   return fmt::format(
-      "0 not all of the {} processes have connected in {} second{}, missing: rank {}; start all of "
+      "0 not all of the {} processes have connected in {}, missing: rank {}; start all of "
       "them, with the same MASTER_ADDR and MASTER_PORT",
-      process.size, patience.count(), patience.count() == 1 ? "" : "s", fmt::join(ranks, ", "));
+      process.size, counted(patience.count(), "second"), fmt::join(ranks, ", "));
 }
 
 // Enters this process in the store under its rank, and waits for the others. Returns a JSON array

@@ -42,10 +42,8 @@ void TrainingRun::report_end(bool finished, bool patient) const {
   if (finished) {
     log_info("completed after step {}: {}", step, last);
   } else if (!patient) {
-    const std::int64_t patience = task_.config.patience;
-    log_info(
-        "ended after step {}, because {} validation{} in a row did not improve the best loss: {}",
-        step, patience, patience == 1 ? "" : "s", last);
+    log_info("ended after step {}, because {} in a row did not improve the best loss: {}", step,
+             counted(task_.config.patience, "validation"), last);
   } else {
     log_info("stopped after step {} of {}: {}", step, with_thousands(task_.config.steps), last);
   }

@@ -223,8 +223,7 @@ static TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
 // Logs "transformer-ql: 8 layers (scales 3,3, output 2), d_model 256, vocabulary 10,000, 9,254,144
 // parameters", and the lengths with the context length.
 static void log_network(const net::Network& network, std::int64_t parameters) {
-  std::string layers =
-      fmt::format("{} layer{}", network.layers(), network.layers() == 1 ? "" : "s");
+  std::string layers = counted(network.layers(), "layer");
   if (network.scales.size() > 1 || network.output_layers > 0) {
     layers += fmt::format(" (scales {}, output {})", fmt::join(network.scales, ","),
                           network.output_layers);
@@ -251,8 +250,8 @@ static void log_division(const TrainingConfig& config, const MemoryEstimate& mem
     rows = std::max(rows, slice.back().first + slice.back().count - slice.front().first);
     passes = std::max(passes, slice.size());
   }
-  log_info("{} slice{} of up to {} row{}, each in {}", slices.size(), slices.size() == 1 ? "" : "s",
-           rows, rows == 1 ? "" : "s",
+  log_info("{} of up to {}, each in {}", counted(static_cast<std::int64_t>(slices.size()), "slice"),
+           counted(rows, "row"),
            passes == 1 ? std::string("1 pass") : fmt::format("up to {} passes", passes));
   log_info(
       "memory estimated: {} ({} for the program, {} for weights and optimizer, {} for memories, {} "
@@ -330,11 +329,10 @@ void TrainingRun::resume() {
     streams_.set_cursor(state_.step, state_.cursor);
     unsaved_ = true;
     log_info(
-        "the batch has changed, so the data is cut into {} part{}: continuing after {} of the {} "
+        "the batch has changed, so the data is cut into {}: continuing after {} of the {} "
         "tokens of each part, in epoch {}, with empty memories",
-        task_.config.batch, task_.config.batch == 1 ? "" : "s",
-        with_thousands(streams_.position(state_.step)), with_thousands(streams_.row_tokens()),
-        streams_.epoch(state_.step) + 1);
+        counted(task_.config.batch, "part"), with_thousands(streams_.position(state_.step)),
+        with_thousands(streams_.row_tokens()), streams_.epoch(state_.step) + 1);
     return;
   }
   newest_ = checkpoint;
@@ -389,8 +387,8 @@ void TrainingRun::announce() const {
   if (!task_.compute.device.is_cpu()) log_info("{}", place_text(task_));
   if (!task_.machine.empty()) log_info("{}", task_.machine);
   log_network(task_.network, trained_->model().parameter_count());
-  log_info("data {}: {} tokens in {} row{} of {}", state_.data.words(),
-           with_thousands(state_.data.tokens), streams_.batch(), streams_.batch() == 1 ? "" : "s",
+  log_info("data {}: {} tokens in {} of {}", state_.data.words(),
+           with_thousands(state_.data.tokens), counted(streams_.batch(), "row"),
            with_thousands(streams_.row_tokens()));
   log_info("validation {}: {} tokens", state_.validation.words(),
            with_thousands(state_.validation.tokens));
