@@ -45,8 +45,8 @@ struct DataSet {
 
 // `path` names a folder with a manifest, or a stream (shard::names_stream()). A stream is read
 // completely here, checked up to its end block, and kept in memory (4 bytes per token), because
-// columns read a stream at several positions. Throws FormatError for damaged data and for a stream
-// whose producer did not finish.
+// parallel columns (eval/stream_columns.h) read it at several positions. Throws FormatError for
+// damaged data and for a stream whose producer did not finish.
 DataSet open_data(const std::string& path);
 
 // Warns that `silent` records no vocabulary and may not match `other`.

@@ -18,9 +18,9 @@ namespace ql::generate {
 
 namespace {
 
-// A new window reads again the tokens that it shares with the previous window, this many tokens of
-// every row at a time. This constant does not depend on the number of rows, so a sample has the
-// same bits in a batch of any size.
+// When the window slides, the network reads the tokens that stay in it again, this many tokens of
+// every row at a time. The number does not depend on the number of rows, so a sample has the same
+// bits in a batch of any size.
 constexpr std::int64_t kReadAtOnce = 64;
 
 // Describes a prompt that was read. The objects that it refers to must outlive it.

@@ -206,7 +206,7 @@ struct Register {
 // aligned. Memory is read and written by assignment, not by std::memcpy(), so that the compiler
 // keeps vectors in registers.
 
-// Vector is kBytes of unaligned consecutive elements in memory.
+// Vector is kBytes of consecutive elements in memory, aligned as a single element is.
 template <typename Number, int kBytes>
 struct Neighbours {
   typedef Number Vector __attribute__((vector_size(kBytes), aligned(sizeof(Number))));

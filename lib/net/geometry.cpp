@@ -249,8 +249,8 @@ static StateRun states_at(const Geometry& geometry, std::size_t stage, std::int6
   }
 }
 
-// Visits the inputs of a layer that uses the pooled states of stage `stage` for its queries only
-// (query_only_pooling).
+// Visits the inputs of a layer that uses the pooled states of its segment for queries only
+// (query_only_pooling). The layer is of stage `stage`, whose memory also has keys.
 static void visit_pooled(const Geometry& geometry, std::size_t stage, std::int64_t index,
                          bool oldest_key, const std::function<void(const StateRun&)>& visit) {
   const Stage& input = geometry.stages[stage];

@@ -1,4 +1,4 @@
-// Implements the model's embedding and softmax, and its forward functions at some lengths.
+// Implements the model's embedding and softmax, and the forward functions of ModelAtLengths.
 
 #include "nn/model.h"
 

@@ -201,8 +201,8 @@ at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& i
   };
   at::Tensor carry, stream, place;
   if (input.memory > 0) carry = keys_values(memory.states);
-  // If all states of a segment enter the memory, their keys and values are written directly into
-  // the stream of that memory. A separate copy would cost 2 % of an evaluation.
+  // If all states of a segment enter the memory, their keys and values are written directly to the
+  // place that stream_of() would copy them to. The copy would cost 2 % of an evaluation.
   if (carry.defined() && !finer.defined() && input.new_states == input.segment) {
     std::vector<std::int64_t> shape = carry.sizes().vec();
     shape.erase(shape.begin());

@@ -272,7 +272,9 @@ Manifest manifest_from_json(const Json& json, const std::string& where) {
   return manifest;
 }
 
-// Each generation of provenance adds at most three levels of nesting; base/json.h reads 64 levels.
+// The history of an input is kept for at most this many generations, and with at most this many
+// bytes. A generation adds at most three levels of nesting, so eight stay far below the 64 levels
+// that base/json.h reads.
 constexpr int kMostGenerations = 8;
 constexpr std::size_t kMostLineageBytes = std::size_t{256} << 10;
 

@@ -1,4 +1,4 @@
-// Implements the spellings of tokens, and applies the decoders of a tokenizer.json.
+// Finds the bytes that imported tokens stand for, and applies the decoders of a tokenizer.json.
 
 #include "text/imported_tokens.h"
 

@@ -150,10 +150,10 @@ bool can_be_recorded(const net::Network& network);
 
 // Trains a network on a device other than the CPU. The host reads the next batch and enqueues the
 // next step while the device computes. The host reads losses only in finish(), when steps after a
-// diverged step may have run. If a loss or gradient is not finite, these later steps do not change
-// the weights. A jump of the loss is detected in the mean of all steps since the last finish(), so
-// the weights have already changed by then. In both cases the memory is that of the last enqueued
-// step.
+// diverged step may have run. If the loss or the gradient of that step is not finite, these later
+// steps do not change the weights. A jump of the loss is detected in the mean of all steps since
+// the last finish(), so the weights have already changed by then. In both cases the memory is that
+// of the last enqueued step.
 
 class CudaSteps;
 

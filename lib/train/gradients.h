@@ -43,8 +43,8 @@ std::int64_t choose_slices(std::int64_t batch, std::int64_t segment, int threads
 
 // The functions below sum the gradients that the slices of a batch have in one step.
 
-// Gradients holds the gradient of every parameter, in the parameters' order. A gradient is
-// undefined if the loss does not depend on its parameter.
+// Gradients holds the gradient of every parameter, in the parameters' order. A slice's gradient is
+// undefined if the slice's loss does not depend on the parameter.
 using Gradients = std::vector<at::Tensor>;
 
 // Sets each parameter's grad() to the sum of the slices' gradients, added in the slices' order, and
