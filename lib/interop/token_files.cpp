@@ -60,7 +60,7 @@ IdRun find_ids(const RandomAccessFile& file, const std::string& name, Format for
     throw FormatError(name,
                       fmt::format("the file has {}, not a whole number of u{} ids",
                                   counted(file.size(), "byte"), 8 * width),
-                      "the file is cut off, or its ids have another width");
+                      "the file is cut off, or has another format");
   }
   return {0, file.size() / width, {width, false}};
 }

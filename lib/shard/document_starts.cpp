@@ -121,7 +121,7 @@ void SpooledStarts::take(const StartsSink& sink) {
     }
     std::error_code error;
     fs::remove(path, error);
-    if (error) throw SystemError((folder_.path() / kFileName).string(), "remove", error.value());
+    if (error) throw SystemError(path.string(), "remove", error.value());
   }
   sink(piece_);
   piece_.clear();

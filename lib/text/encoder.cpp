@@ -266,9 +266,10 @@ std::unique_ptr<const LineEncoder> make_line_encoder(const Vocabulary& vocabular
     case TokenType::kSentencePiece:
       return std::make_unique<PieceEncoder>(vocabulary);
     case TokenType::kPiece:
-      throw Error("the vocabulary",
-                  "its type is piece: it has tokens, but no rules to split text into them",
-                  "encode with the program that made it, and read the ids with qlbin import");
+      throw Error(
+          "the vocabulary",
+          "its type is piece: it has tokens, but no rules to split text into them",
+          "encode with the program that the tokens come from, and read its ids with qlbin import");
   }
   throw std::logic_error("an unknown vocabulary type");
 }

@@ -113,8 +113,8 @@ std::optional<TokenList> read_token_list(std::string_view text, std::optional<To
 TokenList read_json_tokens(const Json& json, const std::string& where);
 
 // Throws FormatError for tokens that are parts of words, marked by ## or </w>: decoded text would
-// contain the marks, and wrong spaces.
-void refuse_joined(const std::vector<std::string>& tokens, const std::string& where);
+// contain the marks, and wrong spaces. `counted` means that the list has counts, for the remedy.
+void refuse_joined(const std::vector<std::string>& tokens, bool counted, const std::string& where);
 
 // Returns true for a list that fairseq wrote, recognized by its name (dict.txt or dict.*.txt) and
 // content. fairseq puts kFairseqTokens before the list. The token of a line that ends with

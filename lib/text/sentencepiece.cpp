@@ -427,10 +427,9 @@ TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& li
                                          const SentencePieceTraining& training) {
   const std::vector<TokenCount> counts = count_characters(lines);
   if (counts.empty()) {
-    throw Error(
-        "",
-        "no text to make a vocabulary from: tabs, NUL, and lines or parts with U+2585 are not used",
-        "give a file with words in it");
+    throw Error("",
+                "no text to make a vocabulary from: tabs, NUL and lines with U+2585 are not used",
+                "give a file with words in it");
   }
   TrainedSentencePiece trained = choose_characters(counts, training);
   // The order of the library's floating-point sums depends on the thread count, so the thread count

@@ -393,7 +393,7 @@ TokenList read_json_tokens(const Json& json, const std::string& where) {
   return list;
 }
 
-void refuse_joined(const std::vector<std::string>& tokens, const std::string& where) {
+void refuse_joined(const std::vector<std::string>& tokens, bool counted, const std::string& where) {
   const auto continues = [](const std::string& token) {
     return token.size() > 2 && token.compare(0, 2, "##") == 0 && token[2] != '#';
   };
@@ -404,9 +404,11 @@ void refuse_joined(const std::vector<std::string>& tokens, const std::string& wh
   if (!pieces && (ends == 0 || static_cast<std::size_t>(ends) * 8 < tokens.size())) return;
   throw FormatError(
       where,
-      fmt::format("the tokens are not words or texts, but parts of words, marked by {}",
+      fmt::format("the tokens are parts of words, marked by {}, so they cannot encode a text",
                   pieces ? "## (WordPiece)" : "</w>"),
-      "give --type piece, which takes the tokens only as names of the ids");
+      fmt::format("use them only as names of the ids: {} --type piece",
+                  counted ? "awk '{print $1}' FILE | qltok vocab --import -"
+                          : "qltok vocab --import FILE"));
 }
 
 bool is_fairseq_list(std::string_view text, const std::string& where) {

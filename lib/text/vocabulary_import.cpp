@@ -204,7 +204,10 @@ Imported read_plain_list(std::string_view text, const VocabularyImport& rules, T
       rules.id_offset.value_or(own_tokens) == own_tokens && is_fairseq_list(text, where);
   Imported list = read_list(text, fairseq ? TokenType::kWord : type, where);
   const std::uint32_t offset = rules.id_offset.value_or(fairseq ? own_tokens : 0);
-  if (rules.type != TokenType::kPiece) refuse_joined(list.names, where);
+  if (rules.type != TokenType::kPiece) {
+    const auto& counts = list.content.counts;
+    refuse_joined(list.names, counts != std::vector<std::int64_t>(counts.size()), where);
+  }
   shift_ids(offset, fairseq, list);
   if (fairseq) {
     overwrite_names(text, offset, list);
@@ -295,7 +298,7 @@ Imported read_with_ids(const TokenList& list, const VocabularyImport& rules,
   Imported imported;
   imported.names = list.names;
   use_names(type, list.spelling, where, imported);
-  if (rules.type != TokenType::kPiece) refuse_joined(imported.names, where);
+  if (rules.type != TokenType::kPiece) refuse_joined(imported.names, false, where);
   if (!list.note.empty()) imported.notes.push_back(list.note);
   return imported;
 }
