@@ -1,5 +1,5 @@
-// Implements the temporary names, and the replacement of an old file or folder by the complete new
-// one.
+// Makes and parses temporary names, removes leftovers, and replaces an old file or folder by the
+// complete new one.
 
 #include "base/atomic_file.h"
 
@@ -21,7 +21,7 @@
 namespace ql {
 
 std::optional<TemporaryName> parse_temporary_name(const std::string& file_name) {
-  // The name is read from its end, because its first part may have full stops.
+  // The name is read from its end, because NAME, its first part, may have full stops.
   std::string_view rest = file_name;
   const auto last_part = [&rest] {
     const std::size_t stop = std::min(rest.rfind('.'), rest.size());
@@ -312,7 +312,7 @@ void AtomicFolder::commit(bool replace) {
 }
 
 void AtomicFolder::take_back(bool replaced) {
-  // If taking back fails, too, release() keeps both folders, because temporary_.path is empty.
+  // If this renaming fails, too, release() keeps both folders, because temporary_.path is empty.
   const fs::path fresh = std::exchange(temporary_.path, {});
   if (replaced) {
     swap_folders(fresh, path_);

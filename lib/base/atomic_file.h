@@ -25,18 +25,20 @@ struct TemporaryName {
   bool moved_away = false;  // true for a name with .old
 };
 
-// Returns nothing for a file name of another form.
+// Returns nothing unless `file_name` is a temporary name.
 std::optional<TemporaryName> parse_temporary_name(const std::string& file_name);
 
-// Returns MACHINE for this process: a hash of the host's name and of the namespace of process
-// numbers. On another host or in another container, the same process number means another process.
+// Returns the MACHINE of this process's temporary names: a hash of the host's name and of the
+// namespace of process numbers. On another host or in another container, the same process number
+// means another process.
 std::string this_machine();
 
 // Claims the temporary name that a file or folder has until it is complete.
 struct TemporaryPath {
   // Removes leftovers for the same `final_path`: those of ended processes on this machine, and
-  // those of an earlier process that had our process number. Throws Error when the folder of
-  // `final_path` does not exist, or when this process is already writing `final_path`.
+  // those of an earlier process that had our process number. An old folder that was moved away
+  // stays while `final_path` does not exist. Throws Error when the folder of `final_path` does not
+  // exist, or when this process is already writing `final_path`.
   explicit TemporaryPath(const fs::path& final_path);
   ~TemporaryPath() { release(); }
   TemporaryPath(TemporaryPath&&) = delete;
@@ -47,11 +49,11 @@ struct TemporaryPath {
   fs::path path;  // empty after release()
 };
 
-// Writes a file under a temporary name in its final folder; commit() calls fsync for the file,
-// renames it, and calls fsync for the folder. Without commit() the destructor removes the temporary
-// file, so the final name never shows a half-written file. Symbolic links are followed. Throws
-// SystemError with the final path, and Error for a path that cannot be replaced. For a device, a
-// pipe or an open file (/dev/stdout) the Error advises `device_advice`.
+// Writes a file under a temporary name in the folder of its final name. commit() calls fsync for
+// the file, renames it, and calls fsync for the folder. Without commit() the destructor removes the
+// temporary file, so the final name never shows a half-written file. Symbolic links are followed.
+// Throws SystemError with the final path, and Error for a path that cannot be replaced. For a
+// device, a pipe, a socket or an open file (/dev/stdout) the Error advises `device_advice`.
 class AtomicFile {
  public:
   explicit AtomicFile(const fs::path& path,
@@ -81,9 +83,9 @@ class AtomicFolder {
   // again just before committing. No file may be written afterwards.
   void sync();
   // Replaces an existing folder of the final name in one step (two where the file system cannot
-  // exchange names) and then removes the old folder. Without `replace`, an existing file or folder
-  // is an Error unless it is an empty folder, even if it was created a moment ago. After any error
-  // the old folder still exists.
+  // exchange names) and then removes the old folder. Without `replace`, commit() replaces only an
+  // empty folder. It throws Error for any other file or folder of this name, even if that was
+  // created a moment ago. After any error the old folder still exists.
   void commit(bool replace = true);
 
  private:

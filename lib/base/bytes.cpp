@@ -1,4 +1,4 @@
-// Implements the hashes with xxHash, CRC-32C by a table, and base64.
+// Computes hashes with xxHash, computes CRC-32C with a table, and converts to and from base64.
 
 #include "base/bytes.h"
 
@@ -36,7 +36,7 @@ void ContentHasher::update(const void* data, std::size_t size) {
 
 std::string ContentHasher::digest() const { return hexadecimal(XXH3_128bits_digest(state_.get())); }
 
-constexpr std::uint32_t kPolynomial = 0x82F63B78;  // bit-reversed, like the remainders
+constexpr std::uint32_t kPolynomial = 0x82F63B78;  // in reverse bit order, as are remainders
 
 // Entry i of the table is the remainder after eight steps of the polynomial division that starts
 // with i.

@@ -12,7 +12,8 @@ struct XXH3_state_s;
 
 namespace ql {
 
-// The formats store integers like this: unsigned, little-endian, at any alignment.
+// The file formats of this project store integers like this: unsigned, little-endian, at any
+// offset.
 
 template <typename Number>
 Number load_little_endian(const void* data) {

@@ -1,5 +1,4 @@
-// Implements DataInput: examines the first bytes, and decompresses gzip and zstd with zlib and
-// libzstd.
+// Examines the first bytes of an input, and decompresses gzip and zstd data with zlib and libzstd.
 
 #include "base/data_input.h"
 
@@ -216,8 +215,8 @@ void DataInput::fill_head() {
     size += got;
     const Outlook more = outlook({head_.data(), size});
     if (got == 0 || more == Outlook::kFinal) break;
-    // The kind of text is still open. The loop waits for more, because a program may write in
-    // pieces. It does not wait forever, because a person may have typed only a blank line.
+    // The head is text, but its kind is still open. The loop waits for more, because a program may
+    // write in pieces. It does not wait forever, because a person may have typed only a blank line.
     if (more == Outlook::kText && !decompressor_ && !file_.has_more(kPatience)) break;
   }
   head_.resize(size);

@@ -13,11 +13,11 @@ namespace ql {
 
 class Decompressor;
 
-// Reads data, and decompresses gzip and zstd. base/stream.h documents the functions that InputFile
-// has, too. Throws FormatError for a file, compressed or not, that does not have the expected
-// content (base/file_kind.h). The first read examines the file's first bytes and waits until a pipe
-// has delivered enough of them. With Content::kAnything every file is accepted and passed on
-// unchanged.
+// Reads data, and decompresses gzip and zstd. base/stream.h documents the functions that have the
+// same names in InputFile. Throws FormatError for damaged gzip or zstd data, and for a file,
+// compressed or not, that does not have the expected content (base/file_kind.h). The first read
+// examines the file's first bytes and waits until a pipe has delivered enough of them. With
+// Content::kAnything every file is accepted and passed on unchanged.
 class DataInput {
  public:
   DataInput(const std::string& path, Content expected);

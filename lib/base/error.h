@@ -19,11 +19,11 @@ enum class ExitCode : int {
   // 128 + n: ended by signal n.
 };
 
-// An input is wrong, the file system fails, a length does not fit, or something else goes wrong.
-// The exit code is 1.
+// Something has failed: for example, an input is wrong, the file system has an error, or a length
+// does not fit a network. The exit code is 1.
 //
 // The text has up to three parts, printed as "where: what; remedy":
-//   where   file, frame, line, key: the place the reader has to look at (may be empty)
+//   where   the place that the user has to look at: a file, frame, line or key (may be empty)
 //   what    what is wrong, with the expected and the found value
 //   remedy  what to do about it (may be empty)
 class Error : public std::runtime_error {
@@ -52,14 +52,15 @@ class FormatError : public Error {
   using Error::Error;
 };
 
-// The file is not damaged, but has a version of its format that needs another release.
+// The file is not damaged, but has a version of its format that only another release of this
+// project can read.
 class UnknownVersion : public FormatError {
  public:
   using FormatError::FormatError;
 };
 
-// A configuration (model.json, preset, lengths) contradicts itself or cannot be built, or other
-// values do not fit it.
+// A configuration (model.json, preset, lengths) contradicts itself, cannot be built, or does not
+// fit other values, such as tensors.
 class ConfigError : public Error {
  public:
   using Error::Error;
@@ -127,7 +128,7 @@ class Conflicts {
   void add(const std::string& where, const std::string& what, const std::string& remedy = "",
            const std::string& setting = "");
   std::size_t size() const { return all_.size(); }
-  // Throws ConfigError if there are conflicts, with one line per conflict if there are several.
+  // Throws ConfigError if there are conflicts. If there are several, the text has a line for each.
   // `option`, such as "--set", is printed before each KEY=VALUE. Without `option` no KEY=VALUE is
   // printed, because the user then cannot give one.
   void raise(const std::string& option = "") const;

@@ -1,4 +1,4 @@
-// Implements reading, writing and appending. A function that cannot transfer all bytes throws.
+// Reads, writes and appends to files. A function that cannot transfer all bytes throws.
 
 #include "base/file.h"
 

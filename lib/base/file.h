@@ -31,8 +31,8 @@ class Descriptor {
   // Opens a file that child processes do not inherit. Throws SystemError(where, action, errno).
   Descriptor(const std::filesystem::path& path, int flags, const std::string& where,
              const std::string& action = "open");
-  // This also prevents the move construction of a class with a Descriptor, because other objects
-  // may point into that class.
+  // Move construction is forbidden here, and thereby in every class with a Descriptor, because
+  // other objects may hold pointers to an object of such a class.
   Descriptor(Descriptor&&) = delete;
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(number_, other.number_);
@@ -62,8 +62,7 @@ std::string read_file(const fs::path& path, std::int64_t limit = INT64_MAX);
 // relative, and has neither ".." nor NUL. Every path that is read from a file must be of this kind.
 bool is_inside_path(const fs::path& path);
 
-// These classes handle regular files. The first reads at any offset, the second writes a new file
-// from its beginning, and the third appends records.
+// RandomAccessFile, NewFile and AppendFile are classes for regular files.
 
 // Reads a file at any offset. The class uses pread, not a memory map, so that a file that is
 // shortened during the reading gives an error instead of a signal.
@@ -110,9 +109,8 @@ class AppendFile {
  public:
   // Opens an existing file. Throws SystemError, as the other functions do.
   explicit AppendFile(const std::filesystem::path& path);
-  // Adds all of the record or, after an error such as a full disk, nothing: the file is then cut
-  // back to its earlier length. A part of a record remains only if the process is killed or the
-  // file cannot be cut.
+  // Adds all of `record`. After an error, such as a full disk, the file is cut back to its earlier
+  // length. A part of a record remains only if the process is killed or the file cannot be cut.
   void append(std::string_view record);
   // Makes sure that the records are on the disk.
   void sync();

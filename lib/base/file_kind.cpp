@@ -1,4 +1,4 @@
-// Implements the recognition of files by tables of patterns, and the advice for each kind.
+// Recognizes files by tables of patterns, and advises users how to get the content of each kind.
 
 #include "base/file_kind.h"
 
@@ -24,8 +24,8 @@ struct Row {
   FileKind kind;
   std::size_t offset;  // offset of the pattern in the file
   // In binary rows '?' stands for any byte. In rows of text a space stands for any whitespace or
-  // none, a letter for both cases, '*' for everything up to a quotation mark, and '>' for '>' or a
-  // whitespace character.
+  // none, and a letter for its upper and lower case. '*' stands for everything up to a quotation
+  // mark, and '>' for '>' or a whitespace character.
   std::string_view pattern;
   const char* name;
   const char* command = "";  // writes the content to a pipe; FILE may be "-" unless wants_file
@@ -44,7 +44,7 @@ constexpr const char* kNumpy =
 constexpr const char* kFetchAgain = "download the file again if a server sent this in its place";
 
 // A file of ids may begin with any two bytes, so a pattern fixes at least three. A pattern is ASCII
-// text, or has control characters or bytes that UTF-8 text does not have at these offsets.
+// text, has control characters, or has bytes that UTF-8 text cannot have at these offsets.
 constexpr std::array kBinary = {
     Row{FileKind::kGzip, 0, "\x1F\x8B\x08"sv, "gzip data", "gzip -dc FILE"},
     Row{FileKind::kZstd, 0, "\x28\xB5\x2F\xFD"sv, "zstd data", "zstd -dc FILE"},
@@ -71,7 +71,7 @@ constexpr std::array kBinary = {
     Row{FileKind::kOther, 0, "Rar!\x1A\x07"sv, "a rar archive", "unrar p -inul FILE", "", true},
     Row{FileKind::kOther, 257, "ustar"sv, "a tar archive", "tar -xOf FILE"},
     Row{FileKind::kOther, 0, "070701??????"sv, "a cpio archive"},
-    // The first file has few links and is not a device.
+    // The zeros stand for a first file with few links that is not a device.
     Row{FileKind::kOther, 0, "\xC7\x71???????????\0\0\0"sv, "a cpio archive"},
     Row{FileKind::kOther, 0, "!<arch>\n"sv, "an ar archive (.a, .deb)"},
     Row{FileKind::kOther, 0, "\x93NUMPY"sv, "a NumPy array (.npy)", "", kNumpy},
@@ -142,8 +142,8 @@ constexpr std::array kErrorPages = {"Entry not found"sv,
 Match match_binary(const Row& row, std::string_view head) {
   bool line_ended = false;
   for (std::size_t i = 0; i < row.pattern.size(); ++i) {
-    // If a '?' has matched a line feed, the head is most likely a short line of text. Its reader
-    // should not have to wait for the next line.
+    // If a '?' has matched a line feed, the head is most likely a short line of text. The program
+    // that reads this line should not have to wait for the next one.
     if (row.offset + i >= head.size()) return line_ended ? Match::kNo : Match::kCutOff;
     const char found = head[row.offset + i];
     if (row.pattern[i] != '?' && row.pattern[i] != found) return Match::kNo;
@@ -258,7 +258,7 @@ const char* encoding_of(std::string_view head) {
 }
 
 // Returns true if the head is at least 32 visible or blank characters of ASCII: text in place of
-// ids. As ids of two bytes, all of these would lie from 2,313 to 32,382.
+// ids. Ids of two bytes that look like this would all lie from 2,313 to 32,382.
 bool is_ascii_text(std::string_view head) {
   constexpr std::size_t kEnough = 32;
   const auto is_visible = [](char c) { return (c >= ' ' && c <= '~') || is_blank(c); };

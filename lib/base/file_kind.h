@@ -39,17 +39,17 @@ FileKind file_kind(std::string_view head);
 
 // Says whether more bytes after `head` could change the result of file_kind().
 enum class Outlook {
-  kFinal,  // no; text is final after its first line, unless it begins as described below
-  kText,   // yes, to an HTML page, JSON or the like: the head may be its beginning
-  kOpen,   // yes, to binary data, so a pipe has to deliver more
+  kFinal,  // no; text that is not kText is final after its first line
+  kText,   // yes: the head may be the beginning of an HTML page, JSON or the like
+  kOpen,   // yes: the head may begin binary data, so a pipe has to deliver more
 };
 Outlook outlook(std::string_view head);
 
 // Throws a FormatError when the file that begins with `head` is recognized as something other than
 // the `expected` content. The error names the file's kind and, if there is a way, how to get the
-// content. Ids may look like text in UTF-16
-// or UTF-32, so Content::kRawIds does not refuse such text. `packed_by` is the command that
-// decompresses the file, such as "gzip -dc", or "" if the file is not compressed.
+// content. Ids, weights and lists of names may contain zero bytes, so for them text in UTF-16 or
+// UTF-32 is not refused. `packed_by` is the command that decompresses the file, such as "gzip -dc",
+// or "" if the file is not compressed.
 void check_kind(std::string_view head, Content expected, const std::string& name,
                 const std::string& packed_by = "");
 

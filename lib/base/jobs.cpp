@@ -1,4 +1,4 @@
-// Implements the threads that run jobs.
+// Runs work on threads, first come, first served.
 
 #include "base/jobs.h"
 

@@ -1,4 +1,4 @@
-// Implements strict JSON: the checks on top of nlohmann_json, and its errors in our words.
+// Parses and writes JSON with nlohmann_json, makes the parser strict, and rewords its errors.
 
 #include "base/json.h"
 
@@ -23,8 +23,8 @@ void refuse_non_finite(const Json& json) {
   }
 }
 
-// A number that the parser takes for a floating-point number may be a whole number, such as 2.0, so
-// the text has the number.
+// Describes a value in an error. A number that the parser takes for a floating-point number may be
+// a whole number, such as 2.0, so the description shows the number.
 std::string type_name(const Json& json) {
   if (json.is_number_float()) return fmt::format("the number {}", json.dump());
   if (json.is_number()) return "a whole number";

@@ -44,7 +44,7 @@ class JsonObjectText {
  private:
   std::string items_;
 };
-// Returns the text of a list in the same way.
+// Makes the text of a list from its items' texts, like dump_json().
 std::string json_list_text(const std::vector<std::string>& items);
 
 // Gives typed access to one object. `where` is "file" or "file: key". Getters throw FormatError,
@@ -89,9 +89,9 @@ class JsonObject {
 //     };
 //   }
 //
-// A member is an std::int64_t, double, bool or std::string, an std::vector of one of these except
-// double, an enumeration with names (base/strings.h), a struct with keys of its own, or an
-// std::optional of any of these. The key of an optional without a value is absent.
+// A member is an std::int64_t, double, bool or std::string, or an std::vector of one of these types
+// except double. It may also be an enumeration with names (base/strings.h), a struct with keys of
+// its own, or an std::optional of any such type. The key of an optional without a value is absent.
 
 // A number, or each item of a list, must lie in this range; both ends are allowed. `text` completes
 // "must be" where the two ends do not describe the range.
@@ -221,7 +221,8 @@ inline auto key_reader(const JsonObject& json) {
 
 // Returns the object as a struct. A member whose key is absent keeps its default. Throws
 // FormatError for missing kRequired keys, unknown keys, wrong types and unknown enumeration names.
-// Adds a conflict for each value outside its range.
+// Adds a conflict for each value outside its range, but throws the conflicts inside a member that
+// is a struct.
 template <typename Struct>
 Struct read_keys(const JsonObject& json, Conflicts& conflicts) {
   json.refuse_unknown(key_names<Struct>());
@@ -239,8 +240,8 @@ Struct read_keys(const JsonObject& json) {
   return all;
 }
 
-// Returns the text that dump_json() would make of the object. An optional member without a value
-// has no key.
+// Returns the text that dump_json() would make of the JSON object with the members of `all`. An
+// optional member without a value has no key.
 template <typename Struct>
 std::string keys_text(const Struct& all);
 
@@ -280,7 +281,7 @@ std::string keys_text(const Struct& all) {
   return object.text();
 }
 
-// Returns the object of keys_text() as a tree, for a caller that changes it.
+// Returns the JSON object that keys_text() writes, for a caller that changes the object.
 template <typename Struct>
 Json write_keys(const Struct& all) {
   return Json::parse(keys_text(all));

@@ -18,7 +18,7 @@ struct Names {
   const char *rank, *size, *local_rank, *local_size, *machines, *job, *step;
 };
 
-// The variables of torchrun come first: a script that srun has started may set them for its own
+// The variables of torchrun come first: a script that srun has started may set them for its child
 // processes.
 constexpr std::array<Names, 4> kLaunchers{
     {{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", nullptr, "TORCHELASTIC_RUN_ID",
@@ -80,7 +80,7 @@ int port_of(const std::string& job) {
   return 10000 + static_cast<int>(xxh64(job.data(), job.size()) % 20000);
 }
 
-// Sets the members of `process` from `address` on.
+// Sets `process.address` and the members that are declared after it.
 void find_address(const Variable& variable, const Names& names, LaunchedProcess& process) {
   process.job = text_of(variable, names.job);
   if (const std::string step = text_of(variable, names.step); !step.empty()) {
@@ -89,8 +89,8 @@ void find_address(const Variable& variable, const Names& names, LaunchedProcess&
   if (!process.job.empty()) process.port = port_of(process.job);
   process.port = number(variable, "MASTER_PORT", 1, 65535, process.port);
   process.launcher_answers = text_of(variable, "TORCHELASTIC_USE_AGENT_STORE") == "True";
-  // The store of torchrun outlives the processes, so the number of restarts becomes a part of the
-  // job's name.
+  // The key-value store of torchrun, through which the processes meet, outlives them, so the number
+  // of restarts becomes a part of the job's name.
   if (process.launcher_answers) {
     process.job += "/" + text_of(variable, "TORCHELASTIC_RESTART_COUNT");
   }
@@ -115,8 +115,8 @@ std::optional<LaunchedProcess> find_launched_process(const Variable& variable) {
     LaunchedProcess process;
     process.size = number(variable, names.size, 1, kMostProcesses, 1);
     process.rank = number(variable, names.rank, 0, process.size - 1, 0);
-    // If the launcher gives neither machines nor a local size, all processes count as on this
-    // machine.
+    // If the launcher gives neither the number of machines nor a local size, all processes are
+    // taken to run on this machine.
     const int machines = number(variable, names.machines, 1, process.size, 1);
     process.local_size =
         number(variable, names.local_size, 1, process.size, (process.size - 1) / machines + 1);

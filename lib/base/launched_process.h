@@ -21,11 +21,12 @@ struct LaunchedProcess {
 // Returns the value of an environment variable, or nullptr when it is not set.
 using Variable = std::function<const char*(const char* name)>;
 
-// Returns nothing for a process that no launcher started. Throws UsageError for variables that are
-// missing, are not numbers, or do not fit together.
+// Returns nothing unless a launcher has set rank and number of processes. Throws UsageError for
+// variables that are not numbers or do not fit together, and if processes on several machines have
+// no address to meet at.
 std::optional<LaunchedProcess> find_launched_process(const Variable& variable = std::getenv);
 
-// Returns "process 2 of 4". `rank` counts from 0, as in every launcher.
+// Returns "process 2 of 4" for rank 2. Ranks count from 0, as in every launcher.
 std::string process_name(int rank, int size);
 
 // Returns the first host of a list in Slurm's short form: "node07" for "node[07-09,12],other".

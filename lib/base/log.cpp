@@ -1,4 +1,5 @@
-// Implements the log sink and the progress bar, which share the terminal.
+// Passes messages to the function that prints them, and draws the progress bar on the same
+// terminal.
 
 #include "base/log.h"
 

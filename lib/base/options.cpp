@@ -1,5 +1,4 @@
-// Implements Options, whose getters rely on the parser's checks, and the functions that parser and
-// help share.
+// Returns the checked values of a command line, and has the functions that parser and help share.
 
 #include "base/options.h"
 

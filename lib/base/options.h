@@ -11,7 +11,7 @@
 
 namespace ql {
 
-// The table of options is the only source, so parser, help, man page and bash completion agree.
+// All options of a tool stand in one table, so parser, help, man page and bash completion agree.
 
 enum class OptionType {
   kFlag,         // no value
@@ -32,8 +32,9 @@ struct Option {
   std::string default_value;           // as a user would type it; empty: no default
   std::vector<std::string> choices{};  // for kChoice
   char letter = 0;                     // 'o' for -o; 0 for none
-  // Returns the words that the completion offers for a text, such as names of presets, or for a
-  // kFile in addition to file names. The function is called only to make the completion script.
+  // Returns the words that the completion offers for a kText, such as names of presets. For a kFile
+  // it offers them in addition to file names. The function is called only to make the completion
+  // script.
   std::function<std::vector<std::string>()> offered{};
   bool required = false;
   bool repeatable = false;           // may be given several times; each use adds a value
@@ -92,8 +93,9 @@ class Options {
   // Returns one text per use of a repeatable option, or nothing if the option has no value.
   std::vector<std::string> texts(const std::string& name) const;
 
-  // Returns every option of the command that has a value, given or default, for provenance. Several
-  // values are joined by spaces. The options that all commands share are left out.
+  // Returns every option of the command that has a value, given or default, for provenance() of
+  // base/provenance.h. Several values are joined by spaces. The options that all commands share are
+  // left out.
   std::map<std::string, std::string> resolved() const;
 
  private:
@@ -109,9 +111,9 @@ class Options {
 };
 
 // Parses `arguments`, which do not include the program's name. `tool` must outlive the result.
-// Throws UsageError that names the option, the value and the allowed values, or the option nearest
-// to a mistyped one. Parsing and rendering add the options that every command has (help, version,
-// quiet, verbose).
+// Throws UsageError for a mistyped option, with the name of the nearest one, and for a wrong value,
+// with the option and the allowed values. Parsing and rendering add the options that every command
+// has (help, version, quiet, verbose).
 Options parse_options(const ToolTable& tool, const std::vector<std::string>& arguments);
 
 // Returns the text of --help for one command, or for the tool if `command` is null. The help of a
@@ -217,7 +219,7 @@ const std::vector<Option>& common_options();
 // Returns the command's own options followed by the common ones.
 std::vector<const Option*> all_options(const Command& command);
 
-// Returns true when the tool's first argument can pick a command.
+// Returns true when the tool has commands with names, among which the first argument chooses.
 bool has_named_commands(const ToolTable& tool);
 
 // Returns the command that needs no name (the only one, or the default of several), or null.

@@ -162,8 +162,8 @@ cxxopts::ParseResult parse_with_cxxopts(cxxopts::Options& parser,
   }
 }
 
-// Holds an unchecked command line in its parts: every use of an option with its value ("true" for a
-// flag), in the order of the command line, and the arguments that belong to no option.
+// Holds an unchecked command line in its parts. `uses` has every use of an option with its value
+// ("true" for a flag), in the order of the command line. `positional` has the other arguments.
 struct SplitLine {
   std::vector<std::pair<const Option*, std::string>> uses;
   std::vector<std::string> positional;

@@ -1,5 +1,5 @@
-// Implements stop signals, with an alarm that interrupts waiting calls if the signal did not, and
-// child processes with posix_spawn.
+// Handles signals that ask the process to stop, with an alarm that interrupts waiting calls if the
+// signal did not. Starts child processes with posix_spawn.
 
 #include "base/process.h"
 
@@ -37,8 +37,8 @@ static void ql_on_stop_signal(int signal_number, siginfo_t* info, void* /*contex
   int none = 0;
   const bool first = requested_stop.compare_exchange_strong(none, signal_number);
   if (first) ::alarm(1);
-  // The system repeats SIGXCPU with every further second of processor time. That is not another
-  // request.
+  // The system repeats SIGXCPU with every further second of processor time. A repetition is not
+  // another request to stop.
   if (!first && signal_number == SIGXCPU && info->si_code == SI_KERNEL) return;
   if (++requests == 1) return;
   std::signal(signal_number, SIG_DFL);

@@ -24,9 +24,9 @@ inline constexpr std::array<int, 6> kStopSignals{SIGHUP,  SIGINT,  SIGUSR1,
 // Returns "SIGTERM" and the like.
 std::string signal_name(int signal_number);
 
-// Installs the handlers, and unblocks stop signals that exec_program() has blocked. When the tool
-// unwinds, the destructors of AtomicFile and AtomicFolder remove their temporary files. After a
-// second signal these files remain under their temporary names.
+// Installs the handlers, and unblocks stop signals that exec_program() has blocked. After the first
+// signal the tool throws Interrupted, and the destructors of AtomicFile and AtomicFolder remove
+// their temporary files. After a second signal these files remain under their temporary names.
 void install_signal_handlers();
 
 // Gives SIGALRM, and the stop signals that have our handler, their default actions again.

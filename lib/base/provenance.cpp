@@ -1,4 +1,5 @@
-// Implements provenance: the command line as text, shortened where it is long.
+// Makes the provenance of this run, with the command line as a text that is shortened where it is
+// long.
 
 #include "base/provenance.h"
 
@@ -9,7 +10,7 @@ namespace ql {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{16} << 10;
-// JSON may escape one byte as six bytes, and even then two ends of this length fit the limit.
+// JSON may escape one byte as six bytes, and even then two ends of this length fit kMostBytes.
 constexpr std::size_t kEndBytes = std::size_t{1} << 10;
 constexpr std::size_t kFirstNames = 8;
 

@@ -13,9 +13,9 @@ namespace ql {
 // {...}}. It has no time and no host name, so the same command on the same input gives the same
 // bytes. Tool and command are "" in a program that does not use run_tool.
 //
-// The object stays below half a megabyte, because streams and histories have room for little more.
-// A text that takes more than 16 KiB as JSON keeps 1 KiB at each end, with "... N bytes more ..."
-// in between.
+// The object stays below half a megabyte, because headers of token streams and the lineage of data
+// (shard/manifest.h) have room for little more. A text that takes more than 16 KiB as JSON keeps
+// 1 KiB at each end, with "... N bytes more ..." in between.
 Json provenance(const Json& configuration);
 
 // Returns the name of this program, or "PROGRAM" in one that does not use run_tool.
@@ -26,7 +26,8 @@ void set_provenance(const std::string& tool, const std::vector<std::string>& arg
 
 // Quotes words for the shell and joins them with spaces. If the text takes more than 16 KiB, more
 // than ten consecutive names ("-" and words that do not begin with '-') are shortened to the first
-// eight, "... N more ..." and the last. The first name is kept because it may be an option's value.
+// eight, "... N more ..." and the last. The first name must stay, because it may be an option's
+// value.
 std::string shortened_words(const std::vector<std::string>& words);
 
 }  // namespace ql

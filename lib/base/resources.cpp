@@ -35,7 +35,7 @@ struct Hierarchy {
 struct Mount {
   std::vector<std::string> root;  // the group that is mounted
   fs::path folder;
-  std::vector<std::string> controllers;  // and the other options of the mount; {""} for version 2
+  std::vector<std::string> controllers;  // among the mount's other options; {""} for version 2
 };
 
 // Returns {"a", "b"} for "/a/b". The names "..", which lead out of a namespace, can only come
@@ -127,8 +127,8 @@ std::optional<fs::path> folder_of(const std::vector<std::string>& group, const M
       std::mismatch(mount.root.begin(), mount.root.end(), group.begin(), group.end());
   const std::vector<std::string> rest(in_group, group.end());
   if (in_root == mount.root.end()) return joined(mount.folder, rest);
-  // The mount may begin above the root of our namespace. The groups between have no names in the
-  // namespace, so they are searched.
+  // The mount may begin above the root of our namespace. The groups between these two places have
+  // no names in the namespace, so they are searched.
   const bool above =
       std::all_of(in_root, mount.root.end(), [](const std::string& name) { return name == ".."; });
   return above ? find_group(mount.folder, mount.root.end() - in_root, rest) : std::nullopt;

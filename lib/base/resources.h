@@ -8,8 +8,8 @@
 
 namespace ql {
 
-// These find the limits that control groups (containers, systemd units, jobs of Slurm) set for this
-// process, in both versions of Linux's control groups.
+// ControlGroupLimits has the limits that control groups (containers, systemd units, jobs of Slurm)
+// set for this process, in both versions of Linux's control groups.
 
 struct ControlGroupLimits {
   std::optional<double> cores;                // processor time, as a number of processors

@@ -1,4 +1,4 @@
-// Implements TSV cells, and tables whose columns fit a terminal.
+// Formats the cells of a table, and chooses columns that fit a terminal.
 
 #include "base/rows.h"
 

@@ -17,9 +17,9 @@ namespace ql {
 // control character becomes '?'.
 class TableText {
  public:
-  // `columns` has names separated by commas, or "all". With `terminal` the table is aligned, and ""
-  // means the columns that fit into kTerminalWidth, with the columns `first` before the others.
-  // Without `terminal`, "" means all columns.
+  // `columns` has names separated by commas, or is "all" or "". With `terminal` the table is
+  // aligned, and "" chooses the columns that fit into kTerminalWidth, those in `first` before the
+  // others. Without `terminal`, "" chooses all columns.
   TableText(const std::string& columns, bool terminal, std::vector<std::string> first = {});
 
   // Throws UsageError for a chosen column that the row does not have. lines() calls this function

@@ -1,4 +1,4 @@
-// Implements reading that a signal can stop, and buffered writing with checks.
+// Reads data so that a signal can stop the reading, and writes data through a buffer with checks.
 
 #include "base/stream.h"
 
@@ -64,7 +64,7 @@ void InputFile::look_for_stop() {
 }
 
 std::size_t InputFile::read(void* data, std::size_t size) {
-  // A single read() takes at most 2 GiB anyway.
+  // One call of ::read() transfers less than 2 GiB anyway.
   size = std::min(size, std::size_t{1} << 30);
   for (;;) {
     // The signal may have gone to any thread, and nothing else checks for it while input is always
@@ -111,7 +111,7 @@ OutputStream::OutputStream(const std::string& path, bool binary, const std::stri
                      "redirect it to a file or pipe it into the next tool");
   }
   buffer_.reserve(kBufferBytes);
-  // This changes nothing where standard output is not a pipe, or when the user has many pipes
+  // This code has no effect where standard output is not a pipe, or when the user has many pipes
   // already.
   if (const int bytes = ::fcntl(STDOUT_FILENO, F_GETPIPE_SZ); bytes >= 0 && bytes < kPipeBytes) {
     ::fcntl(STDOUT_FILENO, F_SETPIPE_SZ, kPipeBytes);

@@ -35,12 +35,12 @@ class InputFile {
   // stop, `on_stop` is called once, and reading continues to the end.
   InputFile(int descriptor, std::string name, std::function<void()> on_stop);
   // Reads up to `size` bytes and returns their number, which is 0 only at the end. Throws
-  // SystemError and, without `on_stop`, Interrupted when a signal asks us to stop while read()
+  // SystemError. Without `on_stop`, throws Interrupted when a signal asks us to stop while read()
   // waits for a pipe.
   std::size_t read(void* data, std::size_t size);
-  // Reads a regular file like read_fully(). For a pipe this function returns early, so that the
-  // caller need not wait for a full buffer: when nothing more comes for 20 ms, or 50 ms after the
-  // first bytes. Returns the number of bytes read, which is 0 only at the end.
+  // Reads a regular file like read_fully(). For a pipe this function returns when nothing more
+  // comes for 20 ms, and at the latest 50 ms after the first bytes. So the caller need not wait for
+  // a full buffer. Returns the number of bytes read, which is 0 only at the end.
   std::size_t read_what_comes(void* data, std::size_t size);
   // Returns true when more data or the end has come already, or comes within `wait`; always true
   // for a regular file.

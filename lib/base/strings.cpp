@@ -1,5 +1,5 @@
-// Implements UTF-8, edit distances, numbers with units, and escapes with ICU's character
-// properties.
+// Reads and checks UTF-8, computes edit distances, reads and writes numbers with units, and escapes
+// text by ICU's character properties.
 
 #include "base/strings.h"
 

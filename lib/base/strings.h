@@ -142,8 +142,8 @@ Value value_named(const std::string& name, const std::string& where) {
 // This function finds suggestions: "Did you mean ...?"
 
 // Returns the candidate with the smallest edit distance to `typed`, if at most a third of the
-// letters would have to change. Otherwise returns the first candidate that begins with `typed` (two
-// letters or more), or "".
+// letters would have to change. Otherwise, if `typed` has two letters or more, returns the first
+// candidate that begins with it. Returns "" if no candidate fits.
 std::string nearest(std::string_view typed, const std::vector<std::string>& candidates);
 
 // These functions read numbers with units, as users type them, and accept no other text.

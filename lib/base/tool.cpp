@@ -1,4 +1,4 @@
-// Implements the shared options, and run_tool(), which runs a command and reports its errors.
+// Makes the options that several tools have, runs a command, and reports its errors.
 
 #include "base/tool.h"
 
@@ -160,7 +160,8 @@ Json configuration_of(const Options& options, const std::vector<std::string>& na
   return json;
 }
 
-// Answers questions that need no command. Returns true when it answered one.
+// Answers --help and the other options that need no command. Returns true when it has printed an
+// answer.
 static bool answer(const ToolTable& table, const std::vector<std::string>& arguments) {
   if (arguments.empty()) return false;
   const std::string& first = arguments.front();
@@ -232,7 +233,8 @@ static int fail(const std::string& tool, const std::string& text,
   return static_cast<int>(code);
 }
 
-// Calls `work` and turns every exception into a message and an exit code.
+// Calls `work` and turns every exception into an exit code, and most exceptions also into a
+// message.
 static int reported(const std::string& tool, const std::function<void()>& work) {
   try {
     work();

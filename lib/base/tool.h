@@ -28,15 +28,15 @@ Option output_file_option();
 
 // Makes --files-from, which reads the names from a file, for commands that take many names.
 Option files_from_option();
-// Returns the names on the command line, or those in the list of --files-from: one per line, or
-// each ended by NUL when the list has a NUL. Throws UsageError for names and a list together, and
-// Error for a list without names or with the name of a missing file. Call it once: the list may be
-// standard input.
+// Returns the names on the command line, or those in the list of --files-from. The list has one
+// name per line or, if it contains a NUL, a name before each NUL. Throws UsageError for names and a
+// list together, and Error for a list without names or with the name of a missing file. Call it
+// once: the list may be standard input.
 std::vector<std::string> input_names(const Options& options);
 
-// columns_option() makes --columns. table_of() makes the table that --columns asks for, for
-// standard output. On a terminal, without --columns, the columns `first` come before the others.
-// Throws UsageError for --columns if the output is not a table.
+// columns_option() makes --columns. table_of() makes the table on standard output that --columns
+// asks for. On a terminal, without --columns, the columns `first` come before the others. Throws
+// UsageError for --columns if the output is not a table.
 Option columns_option();
 TableText table_of(const Options& options, std::vector<std::string> first);
 
