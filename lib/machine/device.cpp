@@ -1,5 +1,5 @@
-// Chooses vector versions, bfloat16 products, the device and its precision, from names and from the
-// hardware.
+// Chooses the version of the kernels, the way to multiply bfloat16 matrices, the device and the
+// precision, by the user's wishes and by what the hardware can do.
 
 #include "machine/device.h"
 
@@ -42,7 +42,7 @@ VectorVersion choose_vector_version(const char* name) {
                    fmt::format("set it to {}, or leave it unset", names));
 }
 
-// The trial takes milliseconds; its process is ended after this time.
+// A trial of survives_a_product() takes milliseconds. If it hangs, it is ended after these seconds.
 constexpr unsigned kSecondsOfTrial = 10;
 
 static bool has_instructions() {
@@ -67,11 +67,11 @@ static bool survives_a_product() {
   if (child == 0) {
     const rlimit no_core_file{0, 0};
     ::setrlimit(RLIMIT_CORE, &no_core_file);
-    // A program's own handlers would keep the child alive.
+    // Handlers of this program could keep the child alive after a signal.
     std::signal(SIGILL, SIG_DFL);
     remove_signal_handlers();
     ::alarm(kSecondsOfTrial);
-    // OpenMP's threads do not exist after a fork.
+    // A forked child lacks OpenMP's threads, so it uses one thread.
     auto* set_openmp_threads = library_symbol<void(int)>("omp_set_num_threads");
     if (set_openmp_threads != nullptr) set_openmp_threads(1);
     try {
@@ -141,7 +141,7 @@ constexpr const char* kOption = "--device";
 
 static thread_local bool operations_only = false;
 
-// Returns true if LibTorch's operations compute on the device, and not our own kernels.
+// Returns true if LibTorch's operations, instead of our own kernels, compute on the device.
 static bool uses_operations(at::DeviceType type) { return type != at::kCPU || operations_only; }
 
 // GPUs have units for matrix products of bfloat16 since Ampere, and of float16 since Volta.
@@ -160,7 +160,7 @@ static std::optional<int> gpu_number(const std::string& name) {
   if (name == "cuda") return -1;
   const std::string prefix = "cuda:";
   const std::string number = name.substr(std::min(name.size(), prefix.size()));
-  // At most two digits are allowed: no machine has more devices, and std::stoi() cannot overflow.
+  // Two digits suffice for the GPUs of every machine, and std::stoi() cannot overflow.
   const bool is_number = !number.empty() && number.size() <= 2 &&
                          number.find_first_not_of("0123456789") == std::string::npos;
   return name.rfind(prefix, 0) == 0 && is_number ? std::optional<int>(std::stoi(number))
@@ -188,7 +188,8 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
         fmt::format("{} is one GPU, but {} processes run on this machine", name, local_size),
         "use cuda, which gives each process a GPU of its own");
   }
-  // A launcher's `local_size` may be an average over the machines; then `local_rank` may exceed it.
+  // A launcher's `local_size` may be an average over the machines. So `local_rank` may be as large
+  // as `local_size`, or larger.
   if (const int processes = std::max(local_size, local_rank + 1); processes > gpus) {
     throw UsageError(
         kOption, fmt::format("there are {} processes on a machine with {} GPUs", processes, gpus),

@@ -44,8 +44,9 @@ inline bool has_vector_version(VectorVersion version) {
 
 inline constexpr const char* kVectorVersionVariable = "QL_VECTOR_VERSION";
 
-// Returns the version of this name (portable, avx2, avx512), or without a name the widest that this
-// processor runs. Throws UsageError if the name is unknown or this processor lacks the version.
+// Returns the version with this name (portable, avx2 or avx512). Without a name, returns the widest
+// version that this processor can run. Throws UsageError if the name is unknown or this processor
+// lacks the version.
 VectorVersion choose_vector_version(const char* name);
 
 // Returns the version of the kernels that this process uses. Tests choose a narrower version by the
@@ -65,11 +66,11 @@ enum class Bfloat16Products {
 
 inline constexpr const char* kBfloat16Variable = "QL_BFLOAT16";
 
-// Returns the choice that the value of QL_BFLOAT16 requests. Without a value, the choice is kNative
-// if this program has oneDNN, this processor has the instructions (AVX512-BF16, which every
-// processor with AMX has), and a trial product succeeds; otherwise the choice is kNone. "emulated"
-// is for tests and for repeating a training run on another machine; it is slower than float32.
-// Throws UsageError for other values.
+// Returns the choice that the value of QL_BFLOAT16 requests. "emulated" requests kEmulated, which
+// is for tests and for continuing a training run on another machine; it is slower than float32.
+// Without a value, the choice is kNative if three conditions hold: this program has oneDNN, this
+// processor has AVX512-BF16 (as every processor with AMX has), and a trial product succeeds. If one
+// of them fails, the choice is kNone. Throws UsageError for other values.
 Bfloat16Products choose_bfloat16_products(const char* wanted);
 
 // Returns the choice of this process, from the environment variable QL_BFLOAT16.
@@ -80,11 +81,11 @@ Bfloat16Products bfloat16_products();
 
 class ProcessGroup;
 
-// Returns the device of the name "cpu", "cuda" or "cuda:N". "cuda" is the first GPU; with several
+// Returns the device with the name "cpu", "cuda" or "cuda:N". "cuda" is the first GPU; with several
 // processes on a machine, each process gets its own GPU. The GPU becomes this thread's current
-// device. Throws UsageError that names --device for any other name, for a GPU if LibTorch was built
-// without CUDA, and if choose_gpu() finds no GPU for this process. For "cpu", throws the errors of
-// vector_version().
+// device. Throws UsageError for other names, for a GPU if LibTorch was built without CUDA, and if
+// choose_gpu() finds no GPU for this process. These errors name --device. For "cpu", throws the
+// errors of vector_version().
 c10::Device find_device(const std::string& name, const ProcessGroup* group = nullptr);
 
 // Returns the number of the GPU that find_device() chooses for process `local_rank` of `local_size`
@@ -92,22 +93,23 @@ c10::Device find_device(const std::string& name, const ProcessGroup* group = nul
 // only its own GPU; then `gpus` is 1.
 int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size);
 
-// Allows ATen to use TF32, or forbids it, in all threads. Returns the precision in effect, which
-// differs from `wanted` only for kAuto. Throws UsageError that names --precision if `device` does
-// not support the precision: the CPU supports float32, and bfloat16 unless bfloat16_products() is
-// kNone. All processes of `group` have to call this function together. Throws Error if the
-// precisions of the processes differ, or on the CPU the results of products_on_cpu().
+// Lets ATen use TF32, in all threads, if the precision is kTf32, and forbids it for other
+// precisions. Returns the precision in effect, which differs from `wanted` only for kAuto. Throws
+// UsageError that names --precision if `device` does not support the precision. The CPU supports
+// float32, and also bfloat16 unless bfloat16_products() is kNone. All processes of `group` have to
+// call this function together. Throws Error if their precisions differ, or if products_on_cpu()
+// differs between their CPUs.
 Precision set_up_precision(const c10::Device& device, Precision wanted,
                            ProcessGroup* group = nullptr);
 
 // Returns a description, for the log, of how the CPU computes matrix products of this precision.
 std::string products_on_cpu(Precision precision);
 
-// While an Autocast object lives, LibTorch's operations on `device` in this thread round the
-// operands of matrix products, if `precision` is bfloat16 or float16. Our own kernels round if the
-// weights have rounded copies (kernels/product.h); nn::ModelPrecision makes the copies and an
-// Autocast object. A backward pass has the precision of its forward pass if the backward pass ends
-// before this object is destroyed.
+// While an Autocast object lives, LibTorch's matrix products on `device` in this thread round their
+// operands to `precision`, if this is bfloat16 or float16. On the CPU they do so only under
+// OperationsOnly, because our own kernels round if the weights have rounded copies
+// (kernels/product.h). nn::ModelPrecision makes the copies and an Autocast object. A backward pass
+// has the precision of its forward pass if the backward pass ends before this object is destroyed.
 class Autocast {
  public:
   Autocast(const c10::Device& device, Precision precision);

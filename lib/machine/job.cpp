@@ -1,5 +1,5 @@
-// Implements a job in c10d's store: how processes meet, why the job ended, and which process is
-// missing.
+// Lets the processes of a job meet in c10d's store, record there why the job ended, and ask which
+// process is missing.
 #include "machine/job.h"
 
 #include <fmt/ranges.h>
@@ -47,17 +47,17 @@ std::string set_first(const Store& store, const std::string& key, const std::str
   return {found.begin(), found.end()};
 }
 
-// Throws the reason why a job ends or does not begin. In the store a reason begins with a number:
-// that of the signal that stopped a process, as in "15 in process 1 of 2 on host b", or 0 before an
-// error message.
+// Throws the reason why a job ends or does not begin. In the store a reason begins with a number.
+// For a process that a signal stopped, this is the signal's number, as in "15 in process 1 of 2 on
+// host b". An error message follows the number 0.
 [[noreturn]] void throw_end(const std::string& where, const std::string& text) {
   const std::string words = text.substr(text.find(' ') + 1);
   if (const int signal = std::stoi(text); signal != 0) throw Interrupted(signal, words);
   throw LostProcess(where, words);
 }
 
-// From 2.4 on LibTorch uses libuv for its store unless an option forbids this, and fails if
-// LibTorch was built without libuv, as distributions build it. Older versions do not have the
+// From version 2.4 on, LibTorch's store uses libuv unless an option forbids this. If LibTorch was
+// built without libuv, as in distributions, the store then fails. Older versions do not have the
 // option.
 template <typename Options>
 auto without_libuv(Options& options, int /*preferred*/) -> decltype(void(options.useLibUV)) {
@@ -208,8 +208,8 @@ std::string take_place(const Store& store, const LaunchedProcess& process, Json 
   return found;
 }
 
-// Asks which processes wait. Returns the error message of the process that asked first, and the
-// ranks of the processes that do not answer in time, because they have ended, are silent, or
+// Asks which processes wait. Returns the error message of the process that asked first. Also
+// returns the ranks of the processes that do not answer in time: they have ended, are silent, or
 // compute.
 std::pair<std::string, std::vector<int>> call_roll(const Store& store,
                                                    const LaunchedProcess& process,

@@ -1,5 +1,5 @@
-// Lets the processes of a job meet in c10d's store, learn from the store how other processes ended,
-// and find out which process is lost.
+// Connects the processes of a job, which compute together, by c10d's store of keys and texts. From
+// the store they learn how other processes ended, and which process is lost.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -22,8 +22,8 @@ namespace ql::machine {
 using Clock = std::chrono::steady_clock;
 using Store = c10::intrusive_ptr<c10d::Store>;
 
-// Ends a process for a reason that it need not report: the other processes know the reason already,
-// or this process is not a part of their job.
+// This exception ends a process that need not report the reason: the other processes know the
+// reason already, or this process is not a part of their job.
 class LostProcess : public Error {
   using Error::Error;
 };
@@ -31,9 +31,10 @@ class NoAnswer : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Calls `work` on a thread of its own, because neither c10d nor NCCL can be interrupted. Throws
-// NoAnswer after `time`. Unless `to_the_end`, also throws Interrupted when a signal asks to stop.
-// After these exceptions the thread continues alone, so `work` has to own everything that it uses.
+// Returns the result of `work`, which runs on a thread of its own, because neither c10d nor NCCL
+// can be interrupted. Throws NoAnswer if `work` takes longer than `time`. Unless `to_the_end`, also
+// throws Interrupted when a signal asks to stop. After these exceptions the thread continues alone,
+// so `work` has to own everything that it uses.
 template <typename Work>
 auto within(std::chrono::milliseconds time, bool to_the_end, Work work) {
   std::packaged_task<decltype(work())()> task(std::move(work));
@@ -54,8 +55,8 @@ inline std::string first_line(const std::string& text) { return text.substr(0, t
 class Job {
  public:
   explicit Job(const LaunchedProcess& process);
-  // If process 0 has the store, it stays some seconds for processes that have not ended yet, or do
-  // not know yet why process 0 fails.
+  // If process 0 hosts the store, its destructor waits some seconds for processes that have not
+  // ended yet, or do not know yet why process 0 fails.
   ~Job();
   Job(Job&&) = delete;
 
@@ -63,8 +64,8 @@ class Job {
   // to another job, and Interrupted when a signal asks one of the processes to stop.
   void meet(std::chrono::seconds patience);
 
-  // After meet(), local_rank and local_size count the processes on this host, and are not the
-  // launcher's values.
+  // After meet(), local_rank and local_size are counted from the processes' addresses, and are not
+  // the launcher's values.
   const LaunchedProcess& process() const { return process_; }
   const Store& store() const { return store_; }
   // Returns the address at which the other processes reach this one.
@@ -73,9 +74,9 @@ class Job {
   const std::string& name(int rank) const { return names_[static_cast<std::size_t>(rank)]; }
 
   // If the job has ended, throws the reason: LostProcess, or Interrupted with the signal that
-  // stopped a process. Otherwise returns the signal that asks one of the processes to stop, or 0 if
-  // there is none or the store is silent. If another process asks which processes wait, and `waits`
-  // is true, this process answers that it does.
+  // stopped a process. Otherwise returns the signal that asks one of the processes to stop. Returns
+  // 0 if there is not such a signal, or if the store is silent. When another process asks in lose()
+  // which processes wait, this process answers that it waits if `waits` is true.
   int check(bool waits);
   // Makes check() return this signal, or an earlier one, in all processes.
   void ask_to_stop(int signal) { publish("stop", std::to_string(signal)); }

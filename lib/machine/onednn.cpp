@@ -1,4 +1,4 @@
-// Implements matrix products by oneDNN, with a cache of primitives.
+// Multiplies matrices by oneDNN, and keeps its prepared operations (primitives) for later products.
 
 #include "machine/onednn.h"
 
@@ -31,8 +31,9 @@ struct Primitive {
   std::int64_t last_use = 0;
 };
 
-// A network has fewer shapes than this. But the numbers of rows in the clusters of an adaptive
-// softmax change in every step, so the cache needs a limit.
+// A cache (find_primitive()) holds at most this many primitives. A network has fewer shapes than
+// this. But the numbers of rows in the clusters of an adaptive softmax change in every step, and so
+// each step may add primitives.
 constexpr std::size_t kMostPrimitives = 512;
 
 dnnl::engine& engine() {
@@ -40,9 +41,9 @@ dnnl::engine& engine() {
   return only;
 }
 
-// The stride of a dimension of size 1 has no meaning, so LibTorch may set it to any value. oneDNN
-// 3.7 mistakes a small value for the distance between rows or columns, so this function makes the
-// stride span the matrix.
+// The stride of a dimension of size 1 has no meaning, so LibTorch may set it to any value. If the
+// value is small, oneDNN 3.7 takes it for the distance between rows or columns. So this function
+// makes this stride as long as the matrix.
 dnnl::memory::desc describe(const at::Tensor& matrix, Type type) {
   const std::int64_t rows = matrix.size(0), columns = matrix.size(1);
   dnnl::memory::dims strides = {matrix.stride(0), matrix.stride(1)};

@@ -1,4 +1,4 @@
-// Multiplies matrices, mainly bfloat16 ones, on the CPU by oneDNN.
+// Multiplies matrices on the CPU by oneDNN, mainly matrices of bfloat16.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -8,9 +8,9 @@ namespace ql::machine {
 // Sets result = a b or, with `add`, result = result + a b. Here `a` [rows, inner] and `b` [inner,
 // columns] are both bfloat16 or both float32; result [rows, columns] is float32. If `bias`
 // [columns], float32 and contiguous, is defined, it is added to each row of the result. Each row of
-// the result must be contiguous, and so must each row or each column of `a`, and of `b`. One thread
-// computes the product; call this function in a piece (machine/threads.h). Throws std::logic_error
-// if this processor or this program cannot compute this product.
+// the result must be contiguous. In `a` and in `b`, either each row or each column must be
+// contiguous. One thread computes the product; call this function in a piece (machine/threads.h).
+// Throws std::logic_error if this processor or this program cannot compute this product.
 void multiply_by_onednn(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add,
                         const at::Tensor& bias = {});
 

@@ -13,7 +13,7 @@ namespace ql::machine {
 // Every CPU has float32, and some CPUs have bfloat16; the other precisions need a GPU.
 enum class Precision {
   kFloat32,
-  kTf32,      // products of float32 values, which are rounded to 10 bits of mantissa when read
+  kTf32,      // products of float32 values whose mantissas are rounded to 10 bits when read
   kBfloat16,  // products of bfloat16 values; on a GPU, their results are bfloat16, too
   kFloat16,   // the same with float16 values
   kAuto,      // the fastest of these that the device has; set_up_precision() finds it

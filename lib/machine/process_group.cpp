@@ -32,11 +32,12 @@ namespace {
 
 // A process checks at this interval for signals and for the end of the job.
 constexpr std::chrono::seconds kLook{1};
-// A process that a signal has asked to stop waits this long for the others to make the same call;
-// then all stop together after a checkpoint. Schedulers kill a process 30 seconds after the signal.
+// When a signal has asked a process to stop, the process waits this long for the others to make the
+// same call, so that all stop together after a checkpoint. Schedulers kill a process 30 seconds
+// after the signal.
 constexpr std::chrono::seconds kLastWait{10};
 
-// Begins to add up tensors by Gloo, in place.
+// A GlooSum begins to add up tensors by Gloo, in place.
 using GlooSum = std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>&)>;
 
 #ifdef QL_GLOO
@@ -118,8 +119,8 @@ class DeviceSum {
     ends_.record(stream);
   }
 
-  // Waits until the device reaches the first sum enqueued since has_ended() last returned true,
-  // that is, until this process's own work before that sum is done.
+  // Waits until the device reaches the first sum that was enqueued since has_ended() last returned
+  // true. All work that this process enqueued before that sum is then done.
   void wait_for_begin() { begins_.synchronize(); }
 
   // Returns true when no sum is pending.
@@ -284,8 +285,8 @@ void ProcessGroup::await_device() {
   }
 }
 
-// Bit patterns are added up as integers. For each row all processes except its owner add zeros, so
-// not even the sign of a zero changes.
+// Adds up the bit patterns as integers. Only the owner of a row adds bits of this row, and the
+// other processes add zeros. So not even the sign of a zero changes.
 at::Tensor ProcessGroup::all_rows(const at::Tensor& own, std::int64_t rows) {
   std::vector<std::int64_t> shape = own.sizes().vec();
   shape[0] = rows;

@@ -1,4 +1,4 @@
-// Lets several processes compute together: a sum over all processes has the same bits in each
+// Adds up tensors over several processes that compute together. A sum has the same bits in each
 // process. c10d's Gloo computes the sums of tensors on the CPU, and NCCL computes the sums of
 // tensors on GPUs.
 #pragma once
@@ -25,8 +25,8 @@ using Fact = std::pair<std::string, std::string>;
 // All processes have to call every function that is marked as collective, in the same order. A
 // collective function throws Error when another process has failed or lets the others wait too
 // long. The error names that process and the reason. A collective function throws Interrupted when
-// a signal has stopped another process, or has asked this process to stop and the others do not
-// make the same call soon.
+// a signal has stopped another process. It also throws Interrupted when a signal has asked this
+// process to stop, and the others do not make the same call soon.
 class ProcessGroup {
  public:
   // Waits for all processes that were launched together. In this and every later call, a process
@@ -45,10 +45,10 @@ class ProcessGroup {
   // A Wait function waits for the end of a sum. The caller of start_sum() has to call it before
   // anything reads the tensors, and before the group is destroyed.
   using Wait = std::function<void()>;
-  // Collective. Adds up contiguous tensors of one type in place, over all processes. `tensors` are
-  // either one or more tensors on the CPU, which are sent together, or one tensor on the device of
-  // join_device(). A sum on a GPU is only enqueued, on the current stream, so work that is enqueued
-  // later on this stream finds the result.
+  // Collective. Adds up contiguous tensors of one type in place, over all processes. Tensors on the
+  // CPU are sent together; on the device of join_device(), `tensors` has one tensor. A sum on a GPU
+  // is only enqueued, on the current stream, so work that is enqueued later on this stream finds
+  // the result.
   Wait start_sum(std::vector<at::Tensor> tensors);
   void sum(const at::Tensor& tensor) { start_sum({tensor})(); }
 

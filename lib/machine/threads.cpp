@@ -58,8 +58,8 @@ std::string take_better_openblas_kernels() {
 }
 
 constexpr int kMostThreads = 1024;
-// This limit is in GFLOP/s per thread. The reference BLAS, which uses one thread, stays below it; a
-// tuned BLAS is far above it.
+// This limit is in GFLOP/s per thread. The reference BLAS uses one thread, and stays below the
+// limit. A tuned BLAS is far above the limit.
 constexpr double kSlowGflops = 10;
 
 struct Blas {
@@ -99,8 +99,8 @@ SetThreads* set_openmp_threads() {
   return set;
 }
 
-// Returns true if OpenBLAS was built with its own POSIX threads (1), and not with OpenMP's (2),
-// which LibTorch shares.
+// Returns true if OpenBLAS was built with its own POSIX threads: openblas_get_parallel() returns 1
+// for these, and 2 for OpenMP's threads, which LibTorch shares.
 bool has_own_threads() {
   static auto* const threading = library_symbol<int()>("openblas_get_parallel");
   return threading != nullptr && threading() == 1;
@@ -233,8 +233,8 @@ class OneThread {
   int before_, before_in_mkl_ = 0;
 };
 
-// Calls work(begin, end) for at most `threads` parts of [0, count), each on one thread. Nothing
-// inside a part is divided.
+// Calls work(begin, end) for at most `threads` parts of [0, count). A single thread computes a
+// part, and nothing inside a part is divided.
 void share(std::int64_t count, int threads,
            const std::function<void(std::int64_t begin, std::int64_t end)>& work) {
   if (count <= 0) return;

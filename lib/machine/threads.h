@@ -20,11 +20,11 @@ Function* library_symbol(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
 }
 
-// Returns OpenBLAS's name for the kernels of a processor whose widest vectors are `widest`. Returns
-// "" for kPortable, and if `taken`, the kernels that OpenBLAS chose, are not among OpenBLAS's
-// fallbacks for unknown processors. OpenBLAS chooses kernels by the processor's name when it is
-// loaded. For a processor that is newer than OpenBLAS it chooses a fallback, such as the kernels of
-// Prescott (2004). These reach a twentieth of the speed of kernels with wide vectors.
+// Returns OpenBLAS's name for the kernels of a processor whose widest vectors are `widest`. `taken`
+// names the kernels that OpenBLAS chose. Returns "" if `taken` is not one of OpenBLAS's fallbacks
+// for unknown processors, and for kPortable. OpenBLAS chooses kernels by the processor's name when
+// it is loaded. For a processor that is newer than OpenBLAS it chooses a fallback, such as the
+// kernels of Prescott (2004). These reach a twentieth of the speed of kernels with wide vectors.
 std::string better_openblas_kernels(const std::string& taken, VectorVersion widest);
 
 // These functions set the number of threads for tensors, and check that the machine's BLAS is fast.
@@ -75,9 +75,9 @@ struct RowRange {
 // a woken thread then waits for a core. So for_parts() and for_pieces() use at most
 // threads_that_pay() threads.
 
-// Estimates how many microseconds one thread takes: the time to multiply and add `products` pairs
-// of numbers, or the time to read or write `bytes` in a cache that the cores share, if that is
-// longer. The rates are those of one kind of processor: callers need only the order of magnitude.
+// Estimates how many microseconds one thread takes to multiply and add `products` pairs of numbers,
+// and how many to read or write `bytes` in a cache that the cores share. Returns the larger
+// estimate. The rates are those of one kind of processor: callers need only the order of magnitude.
 double microseconds_of(double products, double bytes);
 
 // A further thread saves time if it has this much work. In a measurement with twice this work, two
@@ -90,11 +90,11 @@ inline constexpr double kPayingMicroseconds = 10;
 // `microseconds`.
 int threads_that_pay(double microseconds, int threads);
 
-// Divides [0, count) into at most threads_that_pay() parts, and calls work(begin, end) for each
-// part on one thread. `microseconds` is the time that one thread would take for all parts. The
-// parts depend on the number of threads, so use this function only if the bits of a result do not
-// depend on the parts. Gradients are recorded if the caller records them. Rethrows the exception of
-// a part.
+// Divides [0, count) into at most threads_that_pay() parts, and calls work(begin, end) once for
+// each part. A single thread computes a part. `microseconds` is the time that one thread would take
+// for all parts. The parts depend on the number of threads, so use this function only if the bits
+// of a result do not depend on the parts. Gradients are recorded if the caller records them.
+// Rethrows the exception of a part.
 void for_parts(std::int64_t count, double microseconds,
                const std::function<void(std::int64_t begin, std::int64_t end)>& work);
 
