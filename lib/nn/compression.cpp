@@ -1,5 +1,5 @@
-// Applies the poolings of net/network.h, and implements accumulation, compressed memories, and the
-// losses of compressed memories.
+// Pools states between scales, averages the scales, and compresses the states that leave the memory
+// of a Compressive Transformer. Computes the losses by which a layer learns this compression.
 
 #include "nn/compression.h"
 
@@ -16,7 +16,7 @@ at::Tensor compress(const at::Tensor& states, net::Pool pool, std::int64_t rate)
 at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous,
                     const net::Stage& output) {
   if (output.stride == 1) return states;
-  // Tokens before the last token of the first new state take the state before the new states.
+  // The first new state is complete at its last token. Earlier tokens take the state before it.
   at::Tensor sources;
   if (output.segment > output.new_states) {
     sources = states.narrow(1, output.segment - output.new_states - 1, output.new_states + 1);
@@ -57,8 +57,7 @@ std::vector<double> droppath_weights(std::int64_t scales, double droppath,
   return weights;
 }
 
-// Returns the parameters that make queries, keys and values, detached, so that they get no
-// gradient.
+// Returns, without gradient, the parameters that make queries, keys and values.
 static LayerParameters hold(const LayerParameters& parameters) {
   LayerParameters held;
   held.attention.qkv_net = parameters.attention.qkv_net.detach();
@@ -67,8 +66,8 @@ static LayerParameters hold(const LayerParameters& parameters) {
   return held;
 }
 
-// Groups the c states from which a convolution makes each compressed state: [batch, n / c, c,
-// d_model].
+// Returns the `states` in groups, [batch, n / c, c, d_model]. The convolution makes one compressed
+// state from the c states of each group.
 static at::Tensor convolution_groups(const net::Network& network, const at::Tensor& states) {
   const std::int64_t rate = network.rate, count = states.size(1) / rate;
   return network.pool == net::Pool::kDilatedConvolution

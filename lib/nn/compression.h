@@ -20,14 +20,15 @@ namespace ql::nn {
 // rate, d_model].
 at::Tensor compress(const at::Tensor& states, net::Pool pool, std::int64_t rate);
 
-// The accumulation layer up-samples the states of coarse scales causally and averages them with
-// those of finer scales (paper, sections 2.2 and 2.3).
+// The accumulation layer up-samples the states of coarse scales causally, and averages them with
+// the states of finer scales (paper, sections 2.2 and 2.3).
 
-// Repeats the states of one scale so that token p of the segment gets the last state whose newest
-// covered token is <= p. `states` [batch, output.segment, d_model] are those of the stage `output`,
-// the scale's output. `previous` [batch, 1, d_model] is the state before them. It is read only if
-// output.segment == output.new_states; if it is undefined then, the first stride-1 tokens get
-// zeros. Returns [batch, output.new_states * output.stride, d_model].
+// Repeats the states of one scale, so that each token p of the segment gets the newest state that
+// covers no token after p. `states` [batch, output.segment, d_model] are the states of the stage
+// `output`, which is the scale's output. `previous` [batch, 1, d_model] is the state before
+// `states`. `previous` is read only if output.segment == output.new_states. If it is undefined
+// then, the first stride - 1 tokens get zeros. Returns [batch, output.new_states * output.stride,
+// d_model].
 at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous, const net::Stage& output);
 
 // Returns the average of the up-sampled scales without those that droppath drops. If
@@ -40,7 +41,7 @@ at::Tensor average_scales(const std::vector<at::Tensor>& scales, double droppath
 std::vector<double> droppath_weights(std::int64_t scales, double droppath, const StepOptions& step);
 
 // The second memory of the Compressive Transformer (Rae et al., 2020) has compressed states. It
-// gets one of them for every `rate` states that are evicted from the memory.
+// gets one compressed state for every `rate` states that are evicted from the memory.
 
 // Compresses the `states` [batch, n, d_model] of one step to [batch, n / c, d_model], where n is a
 // multiple of the rate c. The network's pool decides how:
@@ -61,7 +62,7 @@ struct CompressiveOutput {
 };
 
 // Runs the layer that reads the stage `input`. `window` is concat(compressed memory, memory,
-// segment), and `states` are its segment. After the layer has run, the oldest input.segment states
+// segment), and `states` are the segment. After the layer has run, the oldest input.segment states
 // of concat(memory, segment) are evicted, and their compression enters the compressed memory.
 CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& window,
                                         const at::Tensor& states, const net::Stage& input,

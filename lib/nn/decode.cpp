@@ -1,4 +1,5 @@
-// Implements the key-value caches, and the decode step that adds tokens to them.
+// Keeps states, keys and values in caches, and computes the next tokens of growing segments with
+// them.
 
 #include "nn/decode.h"
 
@@ -163,8 +164,8 @@ at::Tensor DecodeStep::positions_so_far(const LayerContext& context, const net::
     all = position_scores(context.network, context.parameters.attention, positions(input));
   }
   if (!all.defined()) return all;
-  // Softmax attention uses the distance between key and query. Linear attention uses the distance
-  // from the end that the window will have when the segment is complete.
+  // Softmax attention uses the distance between key and query. Linear attention uses the distances
+  // of keys and queries from the end of the complete window.
   const bool linear = context.network.attention == net::Attention::kLinear;
   return all.narrow(0, linear ? 0 : all.size(0) - keys, keys);
 }
@@ -188,7 +189,7 @@ void DecodeStep::end_segment(const LayerContext& context, const net::Stage& inpu
   if (input.keys_per_state == 1) {
     growing.keys_values->shift(input.new_states);
   } else {
-    // A state in the memory has its own keys and values, not those of finer states.
+    // In the memory, a state's keys and values come from the state itself, not from finer states.
     growing.keys_values.reset();
   }
 }

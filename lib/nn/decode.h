@@ -1,4 +1,4 @@
-// Decodes streams token by token, with key-value caches of a segment that grows.
+// Holds what decoding token by token needs of earlier tokens, in caches of a segment that grows.
 #pragma once
 
 #include <ATen/ATen.h>

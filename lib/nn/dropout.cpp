@@ -1,4 +1,4 @@
-// Draws masks and the droppath choice from the counter-based generator.
+// Draws dropout's masks and droppath's choice of scales from a counter-based generator (Philox).
 
 #include "nn/dropout.h"
 
@@ -17,7 +17,8 @@ namespace ql::nn {
 constexpr double kLevels = 65536;
 constexpr std::int64_t kMostElements =
     (std::int64_t{1} << 32) / kernels::kDropoutCalls * kernels::kDropoutGroup;
-// The threads' parts of the elements end at multiples of this, thus at boundaries of groups.
+// The work of two threads meets at a multiple of this, thus at a boundary of the generator's
+// groups.
 constexpr std::int64_t kChunk = 64 * kernels::kDropoutGroup;
 
 static std::uint32_t dropped_levels(double rate) {
@@ -74,7 +75,7 @@ at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOp
 }
 
 void seed_generator(const at::Device& device, const StepOptions& step) {
-  // The second word is unique: no network has enough layers for a site with this id.
+  // No mask has this second word, because no network has enough layers for a site with this id.
   const kernels::PhiloxCounter words = kernels::philox(
       {{static_cast<std::uint32_t>(step.first_row), 0xFFFFFFFF,
         static_cast<std::uint32_t>(step.step), static_cast<std::uint32_t>(step.step >> 32)}},

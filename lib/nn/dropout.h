@@ -31,16 +31,16 @@ struct StepOptions {
   // If true, gradients also flow through memories. This serves to measure context, never to train.
   bool through_memory = false;
   // For every row, this is the number of tokens before the segment that belong to the document of
-  // the segment's first token. A network with reset_memory_at_documents needs it (or age_tensor);
-  // for others it must be empty (nn/memory.h).
+  // the segment's first token. A network with reset_memory_at_documents needs these numbers (or
+  // age_tensor); for other networks there must be none (nn/memory.h).
   std::vector<std::int64_t> document_offsets = {};
   // If this step computes a micro-batch, its rows begin at this row of the complete batch. On the
   // CPU, a micro-batch gets its part of the batch's masks, so that dividing the batch does not
   // change the result.
   std::int64_t first_row = 0;
-  // A step that must not wait for the host (train/device_step.h) finds in these tensors, on the
-  // model's device, what the host has chosen for this step. If they are undefined, the step reads
-  // document_offsets and computes droppath's choice itself.
+  // These tensors are on the model's device, for a step that must not wait for the host
+  // (train/device_step.h). They hold what the host has chosen for this step. If they are undefined,
+  // the step reads document_offsets and computes droppath's choice itself.
   at::Tensor age_tensor = {};     // [rows] int64, used instead of `document_offsets`
   at::Tensor scale_weights = {};  // [scales]: the factors of average_scales()
   // If given, every layer adds to this map the attention of those queries whose places are in
@@ -67,10 +67,10 @@ struct DropoutSite {
   std::uint32_t id() const { return static_cast<std::uint32_t>(layer) * kKinds + kind; }
 };
 
-// Returns factors [shape]: 0 with probability `rate` (in steps of 1/65536), else dropout_factor().
-// The first dimension has rows of the batch, beginning with step.first_row. These rows and all rows
-// before them may have at most 2^35 elements. The elements are drawn on the CPU for any device.
-// `options` must have a dtype.
+// Returns factors [shape]. A factor is 0 with probability `rate`, which is rounded to a multiple of
+// 1/65536. All other factors are dropout_factor(). The first dimension has rows of the batch,
+// beginning with step.first_row. These rows and all rows before them may have at most 2^35
+// elements. The elements are drawn on the CPU for any device. `options` must have a dtype.
 at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step,
                         DropoutSite site, const at::TensorOptions& options);
 

@@ -1,4 +1,4 @@
-// Implements the encodings: sinusoids, learned vectors, and their scores.
+// Computes the sinusoids and learned vectors of the encodings of positions.
 
 #include "nn/encoding.h"
 

@@ -1,5 +1,5 @@
-// Computes the tensors of encodings, which give attention the positions of queries and keys. The
-// rows of net::kEncodings have the parameters, costs and rules of encodings.
+// Computes the vectors by which attention distinguishes positions. The rows of net::kEncodings have
+// the parameters, costs and rules of each encoding of positions.
 #pragma once
 
 #include <ATen/ATen.h>

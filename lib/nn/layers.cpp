@@ -125,9 +125,9 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   const std::int64_t keys = context.keys_per_state;
 
   kernels::AttentionInput input;
-  // The state of a query has `keys` keys, and the query is at the window index of the last of them.
-  // It is repeated at the indexes of the others, because attention expects a query for each key of
-  // the segment.
+  // If `keys` > 1, a query's state was pooled from that number of finer states, which have keys in
+  // the window. The query is at the window index of the last of these keys. Attention expects a
+  // query for each key of the segment, so the query is repeated at the indexes of the other keys.
   input.queries = keys > 1 ? queries.repeat_interleave(keys, 1) : queries;
   input.keys_values = keys_values;
   input.positions = context.position_scores.defined()
@@ -256,8 +256,8 @@ at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor
   const at::Tensor normalized = attention_states(context, window);
   const std::int64_t segment = states.size(1), memory = window.size(1) - segment;
   const std::int64_t d_heads = context.network.n_head * context.network.d_head;
-  // One split has a single gradient. With a narrow() for each of the two weights, each would have a
-  // gradient of the size of qkv_net, padded with zeros.
+  // split_with_sizes() makes one gradient for both weights. Two calls of narrow() would make two
+  // gradients of the size of qkv_net, padded with zeros.
   const std::vector<at::Tensor> weights =
       context.parameters.attention.qkv_net.split_with_sizes({d_heads, 2 * d_heads});
   const at::Tensor queries =

@@ -17,7 +17,7 @@
 
 namespace ql::nn {
 
-// Holds all that a layer reads besides its input, and optional results.
+// Holds all that a layer reads besides its input, and pointers to optional results.
 struct LayerContext {
   const net::Network& network;
   const LayerParameters& parameters;
@@ -46,7 +46,7 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
 at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor& window,
                                    const at::Tensor& states, const at::Tensor& positions);
 
-// Does the same for keys and values that the caller has projected. `states` are [batch, segment,
+// Runs the layer for keys and values that the caller has projected. `states` are [batch, segment,
 // d_model], `normalized` are their attention_states(), and `keys_values` are the keys and values of
 // the window in the form of AttentionInput.
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,

@@ -133,7 +133,7 @@ class Measurement {
   }
 
  private:
-  // Row r of a batch of equal streams differentiates position first + r.
+  // In row r of a batch of equal streams, position first + r is differentiated.
   void add_positions(const at::Tensor& ids, std::int64_t first, std::int64_t rows,
                      at::Generator& random) {
     // Each segment is embedded separately, because absolute positions count from the start of a

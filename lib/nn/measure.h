@@ -22,18 +22,19 @@ class AttentionMap {
   // which has no probabilities, and for query_only_pooling.
   AttentionMap(const net::Network& network, const net::Geometry& geometry);
 
-  // Adds the attention of one layer: probabilities [batch, n_head, segment, window], where the
-  // window's last index is that of the last query. A query counts if the newest token of its state
-  // is at one of the places that `counted` has for its row. So padding does not count, and a state
-  // that a later step computes again counts once.
+  // Adds the attention of one layer: probabilities [batch, n_head, segment, window]. The last query
+  // is at the window's last index. A query counts if the newest token of its state is in the range
+  // `counted` of its row. So padding does not count, and a state that a later step computes again
+  // counts only once.
   void add(std::int64_t layer, const at::Tensor& probabilities, const std::vector<Places>& counted);
 
   struct Distance {
     const net::Stage* stage;  // the input of the layer
     std::int64_t head = 0;
     std::int64_t states = 0;  // from query to key; 0 is the query's own index
-    // This is the distance in tokens, as the newest query sees it: a state of scale i stands for
-    // g(i) tokens, and a compressed state of a Compressive Transformer for `rate` tokens.
+    // This is the distance in tokens from the segment's last query to the key. A state of scale i
+    // stands for g(i) tokens, and a compressed state of a Compressive Transformer for `rate`
+    // tokens.
     std::int64_t tokens = 0;
     std::int64_t queries = 0;  // queries that count and have a key at this distance
     double probability = 0;    // mean over these queries
@@ -58,8 +59,8 @@ struct MeasureOptions {
   // and an attention weight can underflow if another state has almost all of the probability.
   std::int64_t streams = 6;
   std::uint64_t seed = 1;
-  // Positions are differentiated together, which is faster, as long as their graph has at most
-  // about this many elements.
+  // As many positions are differentiated together as fit into a graph of about this many elements,
+  // because this is faster.
   std::int64_t graph_numbers = std::int64_t{1} << 27;
 };
 

@@ -1,4 +1,4 @@
-// Has the recurrent memory of a network, and resets it at documents.
+// Holds the memories of stages (net/geometry.h) between steps, and resets them at documents.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -14,8 +14,8 @@
 namespace ql::nn {
 
 // The recurrent memory has the states just before the next segment (paper, section 2.3). In a
-// network with memory, every layer's input has one, and so has a scale's output if compression or
-// accumulation reads old states of it.
+// network with memory, every layer's input has a memory. A scale's output has a memory if
+// compression or accumulation reads old states of this output.
 
 // Holds the memory of one stage.
 struct StageMemory {
@@ -52,7 +52,7 @@ struct MemoryCover {
   std::int64_t stride = 1;      // tokens per state
   std::int64_t gap = 0;         // tokens from the end of the newest state to T
   std::int64_t new_states = 0;  // states that enter in a step of new_states * stride tokens
-  std::int64_t together = 1;    // groups of this many states cover their tokens together
+  std::int64_t together = 1;    // size of groups whose states all cover the group's tokens
 };
 
 // Returns the cover of a stage's memory. The memory ends where the stage's own segment begins,
@@ -61,10 +61,10 @@ MemoryCover memory_cover(const net::Stage& stage);
 // Returns the cover of a Compressive Transformer's compressed memories.
 MemoryCover compressed_memory_cover(const net::Geometry& geometry);
 
-// Returns, for each row, how many of the newest states belong to the document that began
-// `document_offsets` tokens before T; both are [rows] int64. A state belongs to the document if it
-// covers one of the document's tokens, or if it entered in a step that began inside the document.
-// The count may exceed the length of the memory. It is 0 if T is the first token of the document.
+// Returns [rows] int64: how many of each row's newest states belong to the document that began
+// `document_offsets` [rows] int64 tokens before T. A state belongs to the document if it covers one
+// of the document's tokens, or if it entered in a step that began inside the document. The count
+// may exceed the length of the memory. It is 0 if T is the first token of the document.
 at::Tensor document_states(const MemoryCover& cover, const at::Tensor& document_offsets);
 
 // Returns a mask [rows, length] that is true for the states of a memory that must become zeros. The
@@ -74,8 +74,9 @@ at::Tensor document_states(const MemoryCover& cover, const at::Tensor& document_
 at::Tensor forgotten_states(const MemoryCover& cover, std::int64_t length, const StepOptions& step,
                             const at::Device& device);
 
-// Returns `states` [rows, length, ...] with the `forgotten` ones replaced by `zero`, which
-// broadcasts, or by zeros if `zero` is undefined. If `forgotten` is undefined, nothing is replaced.
+// Returns `states` [rows, length, ...] in which `zero` replaces the states that the mask
+// `forgotten` selects. `zero` broadcasts; if it is undefined, zeros are used. If `forgotten` is
+// undefined, nothing is replaced.
 at::Tensor replace_forgotten(const at::Tensor& states, const at::Tensor& forgotten,
                              const at::Tensor& zero = {});
 

@@ -169,8 +169,8 @@ static LengthTables make_tables(const Model& model, const net::Lengths& lengths)
   return tables;
 }
 
-// Throws ConfigError unless there is an offset of at least 0 for every row if offsets are `needed`,
-// and none if they are not.
+// If offsets are `needed`, throws ConfigError unless every row has one that is at least 0. If they
+// are not, throws ConfigError if there are any.
 static void check_ages(bool needed, const std::vector<std::int64_t>& document_offsets,
                        std::int64_t rows) {
   const std::int64_t expected = needed ? rows : 0;

@@ -1,4 +1,4 @@
-// Has a network of the Transformer-QL family, with its parameters, embedding and softmax, and runs
+// Holds a network of the Transformer-QL family with its parameters, embedding and softmax, and runs
 // the network at some segment and memory lengths.
 #pragma once
 
@@ -101,13 +101,14 @@ class ModelPrecision {
 //
 // Shapes: tokens [batch, segment] int64, states [batch, length, d_model].
 
-// Holds everything that a step needs and that only the network and the lengths decide.
+// Holds everything that a step needs and that depends only on the network and the lengths.
 struct LengthTables {
   net::Geometry geometry;
   // position_table() of the longest window, for every width of states.
   std::map<std::int64_t, at::Tensor> positions;
   // This is kernels::attention_mask() for each stage. A mask is undefined for a stage that feeds no
-  // layer, and for linear attention and our own kernels, which need no mask.
+  // layer. All masks are undefined for linear attention and for our own kernels, which need no
+  // mask.
   std::vector<at::Tensor> attention_mask;
 };
 
@@ -128,8 +129,9 @@ class ModelAtLengths {
   // vocabulary (which is checked only for tokens on the CPU).
   //
   // `reconstruction`, if given, is set to the auxiliary loss by which a compressive network learns
-  // its convolution and decoder (nn/compression.h): a scalar to add to the loss with a small weight
-  // (the paper: 0.01), or undefined outside training and if there is nothing to learn.
+  // its convolution and decoder (nn/compression.h). The caller adds this scalar to the loss with a
+  // small weight (the paper: 0.01). It is undefined outside training, and if there is nothing to
+  // learn.
   at::Tensor forward(const at::Tensor& tokens, Memory& memory, const StepOptions& step,
                      at::Tensor* reconstruction = nullptr) const;
 
@@ -140,12 +142,12 @@ class ModelAtLengths {
 
   // Computes forward() without dropout and gradient for consecutive segments of one stream: tokens
   // [segments, segment] go through the first layer, then through the second, and so on. `memory`
-  // has batch 1; `document_offsets` are those of StepOptions, one for each segment. If a network
-  // that does not reset its memory gets document_offsets, this call resets the memory nevertheless.
-  // The states equal those of forward(), segment by segment. With the pool most-used, a layer still
-  // computes its segments one by one, because the states that the layer keeps from a segment depend
-  // on the previous segment. `map`, if given, gets the attention of every layer at the `shown`
-  // places of each segment.
+  // has batch 1; `document_offsets` are as in StepOptions, one for each segment. If they are given,
+  // the memory is reset even for a network that does not reset its memory in forward(). The states
+  // equal those of forward(), segment by segment. With the pool most-used, a layer still computes
+  // its segments one by one, because the states that the layer keeps from a segment depend on the
+  // previous segment. `map`, if given, gets the attention of every layer at the `shown` places of
+  // each segment.
   at::Tensor forward_stream(const at::Tensor& tokens, Memory& memory,
                             const std::vector<std::int64_t>& document_offsets = {},
                             AttentionMap* map = nullptr,

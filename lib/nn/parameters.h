@@ -1,4 +1,4 @@
-// Has the parameters of a network by role and by name, and draws their initial values.
+// Gives access to the parameters of a network by role and by name, and draws their initial values.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -62,9 +62,10 @@ struct Parameters {
   kernels::SoftmaxWeights softmax;
   std::vector<at::Tensor> embedding_projections;  // [d_model, width] or undefined, one per table
   std::vector<LayerParameters> layers;
-  // These lists have an entry for every scale, undefined if the scale has no such map. A widening
-  // [width, previous width] maps the states of the previous scale to the width of this scale. A
-  // narrowing [d_model, width] maps a scale's states to d_model, before accumulation averages them.
+  // These lists of linear maps have an entry for every scale. The entry is undefined if the scale
+  // does not need the map. A widening [width, previous width] maps the states of the previous scale
+  // to the width of this scale. A narrowing [d_model, width] maps a scale's states to d_model,
+  // before accumulation averages them.
   std::vector<at::Tensor> widenings;
   std::vector<at::Tensor> narrowings;
 

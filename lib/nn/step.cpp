@@ -1,4 +1,5 @@
-// Goes through the stages in order, and implements the two kinds of step over complete segments.
+// Runs the stages of a step in order, over complete segments of independent streams or of one
+// stream.
 
 #include "nn/step.h"
 
@@ -29,7 +30,7 @@ Step::Step(const Model& model, const LengthTables& tables, const StepOptions& op
 
 at::Tensor Step::run(at::Tensor states) {
   const net::Network& network = model_.network();
-  at::Tensor window;  // a scale's output window, then its groups that become new states
+  at::Tensor window;  // a scale's output window, then the part of it that is compressed
   at::Tensor finer;   // the states before compression, if the next layer's keys come from them
   std::vector<at::Tensor> upsampled;
   for (std::size_t i = 0; i < geometry_.stages.size(); ++i) {
@@ -154,15 +155,15 @@ constexpr std::int64_t kFewestStatesOfPiece = 256, kMostStatesOfPiece = 512;
 // Fewer pieces than this would leave threads without work.
 constexpr std::int64_t kFewestPieces = 8;
 
-// Returns the successive contents of a memory as one stream, [length + steps * shift, ...]: before
-// the first step the memory is `carry` [1, length, ...], and every step adds a row of `entering`
-// [steps, shift, ...].
+// Returns [length + steps * shift, ...]: the memory before the first step, `carry` [1, length,
+// ...], followed by the states that enter in each step, a row of `entering` [steps, shift, ...].
 static at::Tensor stream_of(const at::Tensor& carry, const at::Tensor& entering) {
   return at::cat({carry.squeeze(0), entering.flatten(0, 1)});
 }
 
-// Returns the memory before each step, [steps, length, ...]. In the stream, the memory of a step is
-// followed by the states that enter in this step. The rows of the result share storage.
+// Returns the memory before each step, [steps, length, ...], from the result of stream_of(). There,
+// a step's memory is followed by the states that enter in this step. The rows of the result share
+// storage.
 static at::Tensor memories_before(const at::Tensor& stream, std::int64_t steps,
                                   std::int64_t shift) {
   const std::int64_t length = stream.size(0) - steps * shift;

@@ -1,5 +1,5 @@
-// Runs a step of a network: the tokens of every row, usually a segment, go through all stages in
-// turn.
+// Runs a step of a network: the tokens of every row, usually a segment, go through all stages
+// (net/geometry.h) in turn.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,9 +19,8 @@ namespace ql::nn {
 
 // The rows of a batch are independent streams (Step itself), consecutive segments of one stream
 // (LayerwiseStep), or streams whose segment is not complete (DecodeStep). Each kind of step finds
-// the memory of a row in its own way. If memories are reset at documents, those of independent
-// streams hold only states of the current documents: the caller has called
-// forget_other_documents().
+// the memory of a row in its own way. If memories are reset at documents, the caller of Step itself
+// has called forget_other_documents(), so the memories hold only states of the current documents.
 class Step {
  public:
   // run() replaces `memory` by the memory of the next step, stage by stage.
@@ -41,8 +40,8 @@ class Step {
   // streams.
 
   // Returns the output of the layer that reads the stage `input`, and replaces the stage's memory
-  // by the next one. If keys_per_state is above 1, the window has `finer` [batch, segment_keys(),
-  // width] instead of the segment's `states`; otherwise `finer` is undefined.
+  // by the next one. If keys_per_state is above 1, `finer` [batch, segment_keys(), width] takes the
+  // place of the segment's `states` in the window. If it is 1, `finer` is undefined.
   virtual at::Tensor layer(const LayerContext& context, const net::Stage& input,
                            const at::Tensor& states, const at::Tensor& finer);
   // Returns the window of a scale's output, and replaces the output's memory by the next one. This
@@ -53,8 +52,9 @@ class Step {
   // Returns those states [batch, c n, width] of the finer scale's `window` that are pooled into the
   // next n states of `stage`.
   virtual at::Tensor new_groups(const net::Stage& stage, const at::Tensor& window);
-  // Returns the state that each token takes from a scale, [batch, tokens, d_model]: the newest one
-  // that covers no later token. `states` are the scale's output and `window` its window.
+  // Returns the state that each token takes from a scale, [batch, tokens, d_model]: the newest
+  // state that covers no later token. `states` are the scale's output, and `window` is the output's
+  // window.
   virtual at::Tensor states_of_tokens(const net::Stage& output, const at::Tensor& states,
                                       const at::Tensor& window);
 
@@ -105,8 +105,8 @@ class LayerwiseStep : public Step {
 };
 
 // The rows are streams that get some tokens of the current segment. A stage gets the states that
-// these tokens complete, possibly none; at the beginning of a segment these include the states that
-// the segment computes again. This kind of step has no gradient and no dropout.
+// these tokens complete, possibly none. At the beginning of a segment, it also gets the older
+// states that the segment computes again. This kind of step has no gradient and no dropout.
 class DecodeStep : public Step {
  public:
   // run() takes `tokens` new tokens of every row, and adds their states to `growing`.
