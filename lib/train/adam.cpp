@@ -1,4 +1,5 @@
-// Updates blocks of weights, selects the parameters that decay, and adapts the loss scale.
+// Updates blocks of weights, selects the parameters that weight decay acts on, and adapts the
+// factor that scales the loss.
 
 #include "train/adam.h"
 

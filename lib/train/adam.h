@@ -1,5 +1,5 @@
-// Updates weights with Adam, including weight decay and gradient clipping, and adapts the loss
-// scale of float16.
+// Updates weights with Adam, including weight decay and gradient clipping. Adapts the factor by
+// which a training run in float16 multiplies its loss.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,7 +13,8 @@
 
 namespace ql::train {
 
-// Loops and sums over all weights work in blocks, which are the same for any number of threads.
+// Loops over all weights work in blocks. The blocks, and so the order of sums, are the same for any
+// number of threads.
 
 // A block has this many elements.
 inline constexpr std::int64_t kBlock = 16384;
@@ -25,7 +26,8 @@ inline std::int64_t block_count(std::int64_t elements) { return (elements + kBlo
 // comes from train/gradients.h.
 
 // Returns true if weight decay acts on the parameter of this name (nn/parameters.h). With kMatrices
-// it does not act on biases, norms and embeddings, nor on learned embeddings of distances.
+// it does not act on biases, on weights of layer norms, or on learned embeddings of tokens and
+// distances.
 bool decays(const std::string& name, DecayOn on);
 
 class Adam {
@@ -53,14 +55,14 @@ class Adam {
   std::int64_t steps_ = 0;
 };
 
-// Returns the factor that reduces a gradient of norm `norm` to norm `clip`; 1 if `norm` is at most
-// `clip` or `clip` is 0.
+// Returns the factor that reduces a gradient of norm `norm` to norm `clip`. Returns 1 if the norm
+// is not above `clip`, or if `clip` is 0 (no clipping).
 double clip_scale(double norm, double clip);
 
-// The loss is multiplied by a factor so that small gradients do not vanish in float16. The factor
-// is as large as overflow permits, but at most kLargest: when a gradient overflows, its step is
-// skipped and the factor is halved; after many steps without overflow, the factor is doubled. The
-// factor is kept on the device, like the gradients.
+// The loss is multiplied by a factor so that small gradients do not vanish in float16. When a
+// gradient overflows, its step is skipped and the factor is halved, but not below 1. After many
+// steps without overflow the factor is doubled, but not above kLargest. The factor is kept on the
+// device, like the gradients.
 
 constexpr const char* kLossScale = "loss_scale";  // the name of LossScale::state() in a checkpoint
 
@@ -78,7 +80,8 @@ class LossScale {
   void update(const at::Tensor& finite);
 
   bool adapts() const { return adapts_; }
-  // Returns float32 [2]: the factor, and the number of steps since the factor changed.
+  // Returns float32 [2]: the factor, and a count of steps without overflow that restarts at
+  // kStepsToDouble.
   const at::Tensor& state() const { return state_; }
 
  private:

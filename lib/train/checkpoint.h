@@ -22,8 +22,8 @@ namespace ql::train {
 nn::Memory finite_memory(const TrainedNetwork& trained, std::int64_t steps);
 
 // Holds the two files of a checkpoint that stay the same during a training run. Their texts are
-// made when the run begins: the text of model.json comes from a JSON tree, whose destruction needs
-// memory and ends the process if memory has run out.
+// made when the run begins, because model.json needs a JSON tree: the tree's destructor needs
+// memory, and ends the process if memory has run out.
 struct CheckpointTexts {
   CheckpointTexts(const net::ModelFile& description);  // NOLINT(google-explicit-constructor)
   std::string model, vocabulary;  // texts of the two files; the second may be empty

@@ -1,4 +1,5 @@
-// Compares vocabularies, settings and data, and chooses cutoffs from the data.
+// Checks that vocabularies, settings and data fit together, and chooses the cutoffs of the adaptive
+// softmax.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -112,7 +113,7 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
     may_change.insert(keys.begin(), keys.end());
   }
   const JsonObject before(saved.training, where + ": training");
-  std::vector<std::string> to_name;  // advice on the differing keys that may change if named
+  std::vector<std::string> to_name;  // advice on keys that differ, but that --set may change
   for (const std::string& key : key_names<TrainingConfig>(kMayChangeByName)) {
     const std::string was = before.text(key);
     const auto& is = now.training.at(key).get_ref<const std::string&>();

@@ -1,4 +1,5 @@
-// Reads and writes the "training" object, finds its conflicts, and computes the learning rate.
+// Reads and writes the settings of a training run as JSON, finds their conflicts, and computes the
+// learning rate.
 
 #include "train/config.h"
 

@@ -18,10 +18,11 @@
 namespace ql::train {
 
 // TrainingConfig has the settings of the "training" object in presets and in model.json. keys_of()
-// maps names to members; most have the same name. The names follow the paper's appendix E if it
-// names the setting. The settings use no tensors.
+// maps the names of settings to members; most members have the name of their setting. The names
+// follow the paper's appendix E if it names the setting. This file needs no LibTorch.
 
-// Names the schedule's factor of the learning rate, as described before training_progress().
+// Selects the factor by which the schedule lowers the learning rate. The comment before
+// training_progress() describes each factor.
 enum class Schedule { kCosine, kLinear, kInverseSquareRoot, kConstant };
 
 constexpr auto names_of(Schedule) {
@@ -48,7 +49,7 @@ struct TrainingConfig {
   std::int64_t steps = 0;    // of the complete training run: the length of the schedule
   double minutes = 0;        // wall-clock budget that ends the schedule earlier; 0: none
   double learning_rate = 0;  // the highest rate; warm-up and schedule only lower it
-  double min_lr_ratio = 0;   // the schedule's factor falls from 1 towards this
+  double min_lr_ratio = 0;   // the schedule lowers the rate towards learning_rate times this
   // The warm-up takes this number of steps or, below 1, this fraction of the training run.
   double warmup_steps = 0;
   Schedule schedule = Schedule::kCosine;
@@ -57,7 +58,7 @@ struct TrainingConfig {
   AdamOptions adam;
   std::int64_t eval_interval = 1000;        // steps between validations
   std::int64_t checkpoint_interval = 1000;  // steps between checkpoints
-  double checkpoint_minutes = 0;  // also saves this long after the last one; 0: only by steps
+  double checkpoint_minutes = 0;  // also saves this long after RUN/last was saved; 0: only by steps
   // In addition to RUN/best, these checkpoints are kept (train/run_folder.h): RUN/last, the
   // keep_last - 1 checkpoints before it, and those after a multiple of keep_every steps (0: none).
   std::int64_t keep_last = 1, keep_every = 0;
@@ -89,11 +90,11 @@ struct TrainingConfig {
   net::Lengths evaluation_lengths(const net::Lengths& training) const;
 };
 
-// keys_of() lists the keys of "training", in file order. kMayChange: --resume may change the key,
-// because the key controls the remaining steps, the intervals of checkpoints, validations and log
-// records, or the division of the work. kMayChangeByName: --resume may change the key only if the
-// command line names it, because the key changes the rounding of the remaining steps. qltrain(1)
-// describes each change.
+// keys_of() lists the keys of "training", in file order. --resume may change a key with kMayChange.
+// Such a key controls only the remaining steps, their checkpoints, validations and log records, or
+// how the work is divided. --resume may change a key with kMayChangeByName only if the command line
+// names the key, because its new value rounds the remaining steps differently. qltrain(1) describes
+// each change.
 
 inline constexpr Range kAboveZero(std::numeric_limits<double>::denorm_min(), Range::kInfinity,
                                   "above 0");
@@ -165,8 +166,8 @@ Json training_to_json(const TrainingConfig& config);
 //                        warm-up of less than one step counts as one step
 //   constant             1, then a line over the last decay_fraction of the run
 
-// Returns the finished fraction of the training run, from 0 to 1: step / steps, or, with a budget
-// in minutes, the larger of that and elapsed / budget. `elapsed` is in seconds.
+// Returns the finished fraction of the training run, from 0 to 1. This is step / steps or, with a
+// budget in minutes, the larger of step / steps and elapsed / budget. `elapsed` is in seconds.
 double training_progress(const TrainingConfig& config, std::int64_t step, double elapsed);
 
 // Returns the learning rate of the next step after `step` finished steps. `progress` comes from
@@ -180,8 +181,8 @@ double learning_rate(const TrainingConfig& config, std::int64_t step, double pro
 double seconds_left(const TrainingConfig& config, std::int64_t step, std::int64_t stop_at,
                     double elapsed, double step_seconds, double validation_seconds);
 
-// If the warm-up takes all steps of the run, returns the highest learning rate that the run reaches
-// without a budget in minutes; else 0.
+// Returns 0 if the warm-up ends before the last step. Otherwise returns the highest learning rate
+// of the run, computed as if there were no budget in minutes.
 double highest_rate_in_warm_up(const TrainingConfig& config);
 
 }  // namespace ql::train

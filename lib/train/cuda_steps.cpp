@@ -36,8 +36,8 @@ void CudaSteps::enqueue(const std::function<void()>& upload, const Parts& parts,
   }
 }
 
-// Captures all parts before any of them runs. Otherwise work that another thread gives the device
-// during a capture, as NCCL may for a sum, could abort the capture.
+// Captures all parts before any of them runs, because work that another thread gives the device
+// could abort a capture. NCCL, for example, may give the device such work during a sum.
 void CudaSteps::record(const Parts& parts) {
   stream_.synchronize();
   // The graphs allocate their own memory, so the memory that the first steps left in the cache is

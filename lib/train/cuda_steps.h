@@ -1,6 +1,7 @@
-// Runs the steps of a training run on a CUDA device, on a separate stream. If `graph` is true, each
-// part of a step is captured once as a CUDA graph and then replayed, with one launch instead of
-// hundreds. This file is built only with a LibTorch for CUDA (QL_CUDA).
+// Runs the steps of a training run on a CUDA device, on a CUDA stream of their own. If the
+// constructor's `graph` is true, each part of a step is captured once as a CUDA graph and then
+// replayed, with one launch instead of hundreds. This file is built only with a LibTorch for CUDA
+// (QL_CUDA).
 #pragma once
 
 #include <ATen/cuda/CUDAEvent.h>
@@ -22,9 +23,9 @@ class CudaSteps {
   // These are the functions of a step. They must enqueue the same operations in every step.
   using Parts = std::vector<std::function<void()>>;
 
-  // Runs `upload`, which enqueues copies from pinned memory, then runs or replays all parts. Runs
-  // `between` after each part except the last; the operations that `between` enqueues are never
-  // captured.
+  // First runs `upload`, which enqueues copies from pinned memory. Then runs or replays all parts,
+  // and runs `between` after each part except the last. The operations that `between` enqueues are
+  // never captured.
   void enqueue(const std::function<void()>& upload, const Parts& parts,
                const std::function<void()>& between);
   // Waits until the last enqueue() has copied its pinned memory to the device. By then the device
@@ -40,7 +41,7 @@ class CudaSteps {
 
   c10::cuda::CUDAStream stream_;
   at::cuda::CUDAEvent uploaded_;
-  std::deque<at::cuda::CUDAGraph> graphs_;  // one for each part, once captured
+  std::deque<at::cuda::CUDAGraph> graphs_;  // one for each part; empty before the capture
   bool records_;
   bool joined_ = false;  // since the last wait(), stream_ was made to wait for the current stream
   int runs_ = 0;

@@ -222,9 +222,9 @@ void DeviceStep::update() {
   const at::NoGradGuard no_gradient;
   const at::Tensor& loss = loss_;
   const at::Tensor scale = loss_scale_.factor().to(at::kDouble);
-  // A norm in double precision would copy the gradient. So the norms of rows have the gradient's
-  // type, and only the norm over them is in double precision. In float32, an element beyond about
-  // 1e19 therefore counts as infinite.
+  // A norm in double precision would copy the gradient. So the norms of rows of kAlignment elements
+  // have the gradient's type, and only the norm of these norms is in double precision. In float32,
+  // an element beyond about 1e19 therefore counts as infinite.
   const at::Tensor of_rows = at::linalg_vector_norm(gradient_.view({-1, kAlignment}), 2, 1);
   const at::Tensor norm =
       at::linalg_vector_norm(of_rows, 2, at::OptionalIntArrayRef(), false, at::kDouble) / scale;

@@ -19,16 +19,16 @@ namespace ql::train {
 
 // Runs Adam (train/adam.h) with ATen's operations, on any device. All parameters are in one tensor,
 // so that an update takes few operations. step() does not wait for the device, so the host does not
-// know which updates applied. Therefore the device counts the updates.
+// know which updates were skipped. Therefore the device counts the updates that were not.
 class DeviceAdam {
  public:
-  // `parameters` are shared with the model, and must have one floating-point type and one device
-  // (std::invalid_argument). Their data become parts of one tensor, also for the model and for
-  // other holders of the parameters. Moments start as zeros.
+  // `parameters` are shared with the model. Throws std::invalid_argument unless all have the same
+  // floating-point type and device. Moves their data into one tensor, which the model and other
+  // holders of the parameters then share. Moments start as zeros.
   DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const AdamOptions& options);
 
-  // Returns one tensor with the gradients of all parameters, one after another, and with zeros as
-  // padding and in place of missing gradients. Drops the parameters' own gradients.
+  // Returns one tensor with the gradients of all parameters, one after another. Zeros fill the
+  // padding and replace missing gradients. Drops the parameters' own gradients.
   at::Tensor take_gradient();
 
   // Runs one update with `gradient`, which take_gradient() returned, times `gradient_scale`. The
@@ -38,7 +38,7 @@ class DeviceAdam {
   void step(const at::Tensor& gradient, const at::Tensor& gradient_scale,
             const at::Tensor& learning_rate, const at::Tensor& applies);
 
-  // Returns the number of updates that applied. Waits for the device.
+  // Returns the number of updates that were not skipped. Waits for the device.
   std::int64_t steps() const;
   // These do the same as Adam::moments() and Adam::set_steps().
   const std::vector<nn::NamedTensor>& moments() const { return moments_; }
@@ -63,14 +63,14 @@ class DeviceAdam {
 };
 
 // DeviceStep is a training step as a fixed list of operations on a device. On a GPU, if
-// can_be_recorded(), the list does not depend on values of the host, and the host reads no results
-// while it enqueues the list. Everything that differs from step to step is read from tensors that
-// stay in place. So a step can be enqueued while the previous one is running, and a GPU can capture
-// the list once and replay it.
+// can_be_recorded() is true, the list does not depend on values of the host, and the host reads no
+// results while it enqueues the list. Everything that differs from step to step is read from
+// tensors that stay in place. So a step can be enqueued while the previous one is running, and a
+// GPU can capture the list once and replay it.
 
 // Holds what the host sends to a step, in two tensors, so that two transfers suffice.
 struct StepInput {
-  at::Tensor ids;      // int64: the ids of Streams::read(), then the document age of each row
+  at::Tensor ids;      // int64: the ids of Streams::read(), then Streams::document_ages()
   at::Tensor numbers;  // float64: learning rate, step, droppath weights
 
   // Both tensors start as zeros. `options` names the device, or pinned memory.
@@ -84,7 +84,7 @@ struct StepInput {
   at::Tensor scale_weights() const { return numbers.narrow(0, 2, numbers.size(0) - 2); }
 };
 
-// Holds the sums since the last report, copied from the device in one transfer.
+// Holds sums over the steps since the last report, copied from the device in one transfer.
 struct StepReport {
   std::int64_t steps = 0;
   double loss = 0, gradient_norm = 0;  // sums
@@ -108,9 +108,10 @@ class DeviceStep {
   const machine::RowRange& rows() const { return rows_; }
   std::int64_t scales() const;
   void forget();  // sets the memory to zeros
-  // A step is compute(), sum() and update(), in this order. compute() runs forward and backward and
-  // replaces the memory. Loss and gradient of this process's rows are these rows' part of the
-  // batch's mean. `number` is the number of the step; only dropout on the CPU uses it.
+  // A step is compute(), sum() and update(), in this order. compute() runs the forward and the
+  // backward pass and replaces the memory. Its loss and gradient are what this process's rows add
+  // to the means over the batch. `number` is the number of the step; only dropout on the CPU uses
+  // it.
   void compute(std::int64_t number);
   // Sums loss and gradient over all processes, which must call this together
   // (machine/process_group.h).
@@ -149,11 +150,11 @@ class DeviceStep {
 bool can_be_recorded(const net::Network& network);
 
 // Trains a network on a device other than the CPU. The host reads the next batch and enqueues the
-// next step while the device computes. The host reads losses only in finish(), when steps after a
-// diverged step may have run. If the loss or the gradient of that step is not finite, these later
-// steps do not change the weights. A jump of the loss is detected in the mean of all steps since
-// the last finish(), so the weights have already changed by then. In both cases the memory is that
-// of the last enqueued step.
+// next step while the device computes. The host reads losses only in finish(). By then, steps after
+// a diverged step may have run. If the loss or the gradient of the diverged step is not finite, the
+// later steps do not change the weights. A jump of the loss is detected in the mean of all steps
+// since the last finish(), so the weights have already changed by then. In both cases the memory is
+// that of the last enqueued step.
 
 class CudaSteps;
 

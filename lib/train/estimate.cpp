@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kFloat = 4;
 struct LayerMemory {
-  std::int64_t kept = 0, released = 0, passing = 0;  // per row
+  std::int64_t kept = 0, released = 0, passing = 0;  // bytes per row
   std::int64_t shared = 0;                           // of all rows together; counts as released
 };
 
@@ -24,8 +24,9 @@ std::int64_t whole_number(double count) {
   return static_cast<std::int64_t>(std::min(count, 0x1p50));
 }
 
-// `factor` is the size in bytes of an operand's element: 2 in bfloat16, else 4. A bfloat16 operand
-// is a copy of float32 values, which are freed if nothing else reads them.
+// Counts the memory of a layer. `factor` is the size in bytes of an element of a matrix product's
+// operand: 2 in bfloat16, else 4. A bfloat16 operand is a copy of float32 values, which are freed
+// if nothing else reads them.
 class LayerCount {
  public:
   LayerCount(const net::Network& network, const net::Stage& input, std::int64_t factor)
@@ -41,8 +42,8 @@ class LayerCount {
   }
 
  private:
-  // Counts the window's tensors in kernels/projection.cpp or, if the keys are states of a finer
-  // scale, in the last run_layer() of nn/layers.cpp.
+  // Counts the window's tensors. If the keys are states of a finer scale, these are in the
+  // run_layer() of nn/layers.cpp that takes `keys_values`; else they are in kernels/projection.cpp.
   void count_window() {
     const bool has_memory = window_ > keys_;
     if (input_.keys_per_state > 1) {
@@ -107,9 +108,10 @@ class LayerCount {
     memory_.released += kFloat * numbers;
   }
 
-  // Counts the larger of the gradients of the feed-forward layer's inner states and those of
-  // queries, keys and values, each with the gradients of the states around them. In bfloat16, a
-  // gradient that is an operand also has a rounded copy.
+  // Counts the gradients that the layer's backward pass holds at once: either those of the
+  // feed-forward layer's inner states, or those of queries, keys and values. Takes the larger of
+  // the two, with the gradients of the states around them. In bfloat16, a gradient that is an
+  // operand also has a rounded copy.
   void count_passing() {
     const std::int64_t forward = segment_ * (network_.d_inner + 3 * d_model_);
     const std::int64_t attention = (2 * window_ + 3 * keys_) * d_heads_ + segment_ * 3 * d_model_;
@@ -131,8 +133,9 @@ class LayerCount {
 };
 
 // Returns the bytes of the softmax of `tokens` states. The clusters are computed one after the
-// other, each with a block of logits and the states of its rows. All targets may be in one tail, so
-// each tail counts all tokens.
+// other, so only the cluster that needs most counts. A cluster holds a block of logits and the
+// states of its rows. A tail (a cluster after the first) may have all targets, so it counts all
+// tokens.
 std::int64_t softmax_bytes(const net::Network& network, std::int64_t tokens, std::int64_t factor,
                            int threads) {
   const std::int64_t d_model = network.d_model;
@@ -156,9 +159,10 @@ std::int64_t softmax_bytes(const net::Network& network, std::int64_t tokens, std
   return most;
 }
 
-// Holds the bytes of one pass: the forward and the backward pass of some rows.
+// Holds the bytes of one accumulation step: the forward and the backward pass of some rows.
 struct PassMemory {
-  // Our own nodes keep their `saved_data` until the graph is freed, after the backward pass.
+  // The autograd nodes of lib/kernels keep their `saved_data` until the graph is freed, after the
+  // backward pass.
   std::int64_t kept = 0;
   // Other nodes release their tensors once the backward pass has used them.
   std::int64_t released = 0;
@@ -234,8 +238,8 @@ constexpr std::int64_t kLibraries = std::int64_t{48} << 20;
 // Returns the bytes that parallel passes hold in addition to the complete gradients of their
 // micro-batches. A pass holds most at one of two moments. When its backward pass begins, nothing is
 // released yet, but only the softmax's gradients exist. When its backward pass ends, all gradients
-// exist, and everything that our nodes keep; the embedding's gradient is then added to the
-// softmax's gradient of the same table.
+// exist, and everything that the nodes of lib/kernels keep; the embedding's gradient is then added
+// to the softmax's gradient of the same table.
 std::int64_t bytes_of_passes(const PassMemory& pass, const VocabularyMemory& vocabulary,
                              std::int64_t gradients, std::int64_t running) {
   const std::int64_t begin =

@@ -8,7 +8,7 @@
 
 namespace ql::train {
 
-// Describes the data of a training run. Members of 0 are not counted.
+// Describes the data of a training run. A member of 0 adds nothing to the estimate.
 struct EstimatedData {
   std::int64_t frame_bytes = 0;  // of the decoded frame that each row keeps (shard/token_reader.h)
   std::int64_t validation_tokens = 0;
@@ -20,9 +20,9 @@ struct MemoryEstimate {
   std::int64_t data = 0;         // decoded frames of all rows
   std::int64_t parameters = 0;   // weights, Adam's two moments, bfloat16 copies
   std::int64_t gradients = 0;    // of micro-batches and running passes
-  std::int64_t memories = 0;     // recurrent memories of all rows, old and new
+  std::int64_t memories = 0;     // memories of all rows, before and after a step
   std::int64_t activations = 0;  // kept from forward to backward by passes that run in parallel
-  std::int64_t validation = 0;   // tensors for a chunk of validation data
+  std::int64_t validation = 0;   // eval::chunk_bytes() of the validation data
   std::int64_t checkpoint = 0;   // a copy of the memories
   // Validations and checkpoints run between steps, so they reuse the memory of a step's gradients
   // and activations.
@@ -46,8 +46,8 @@ bool fits(const net::Network& network, const TrainingConfig& config, int threads
 // Returns the configuration with one pass for every row of a slice.
 TrainingConfig with_most_passes(TrainingConfig config);
 
-// Returns the fewest passes with which the training run fits. If it never fits, returns the number
-// of rows of a slice.
+// Returns the smallest number of passes for which fits() is true. If there is none, returns the
+// number of rows of the largest slice.
 std::int64_t choose_passes(const net::Network& network, TrainingConfig config, int threads,
                            std::int64_t frame_bytes, std::int64_t available);
 

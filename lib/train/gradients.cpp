@@ -153,8 +153,8 @@ StepLoss step_loss(const nn::ModelAtLengths& model, const at::Tensor& ids, nn::M
 
 namespace {
 
-// Squares of float are exact in double, and small squares do not vanish in a double sum with large
-// ones.
+// Squares of floats are exact in double. In a sum of doubles, small squares vanish much more rarely
+// next to large ones.
 template <typename Scalar>
 QL_VECTOR_BODY double sum_squares_body(const Scalar* values, std::int64_t count) {
   double lanes[kernels::kLanes] = {};

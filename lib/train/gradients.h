@@ -21,7 +21,7 @@ namespace ql::train {
 
 // The functions below split the rows of a batch for a step on the CPU. A slice (micro-batch) goes
 // through forward and backward pass on one thread. If each thread computes its own slice, matrix
-// products of some hundred rows are as fast as on all threads together, and all other operations
+// products of a few hundred rows are as fast as on all threads together, and all other operations
 // are faster. A slice that would need too much memory is divided into several passes (accumulation
 // steps).
 //
@@ -37,8 +37,8 @@ using Slice = std::vector<RowRange>;
 // parts. A part has at least one row, so there may be fewer parts.
 std::vector<Slice> split_rows(std::int64_t batch, std::int64_t slices, std::int64_t passes);
 
-// Returns the number of slices: one per thread, but at least two; fewer if a slice would then have
-// under 64 tokens. With two slices, one and two threads give the same bits.
+// Returns the number of slices: one per thread, but at least two, so that one and two threads give
+// the same bits. If a slice would then have under 64 tokens, there are fewer slices.
 std::int64_t choose_slices(std::int64_t batch, std::int64_t segment, int threads);
 
 // The functions below sum the gradients that the slices of a batch have in one step.
@@ -54,17 +54,18 @@ using Gradients = std::vector<at::Tensor>;
 double join_gradients(const std::vector<nn::NamedTensor>& parameters,
                       const std::vector<Gradients>& slices);
 
-// Returns the L2 norms of the parameters' grad() by groups, in the parameters' order: "layers.N"
-// for each layer, else the first part of the name ("word_emb"). Error messages and the log show
-// them.
+// Returns the L2 norm of grad() for each group of parameters, in the parameters' order. A layer is
+// the group "layers.N". The first part of the name ("word_emb") is the group of any other
+// parameter. Error messages and the log show the norms.
 std::vector<GroupNorm> group_norms(const std::vector<nn::NamedTensor>& parameters);
 
-// The backward pass completes gradients from the last layer to the first. A large gradient is a
-// bucket by itself; small gradients share buckets. The sums over the processes are computed in
-// place. Another thread sums complete buckets while the backward pass continues.
+// Sums gradients over slices and processes, bucket by bucket. A large gradient is a bucket by
+// itself; small gradients share buckets. The backward pass completes gradients from the last layer
+// to the first. While it continues, another thread sums complete buckets over the processes, in
+// place.
 class GradientExchange {
  public:
-  // This process puts the gradients of `slices` slices for these parameters, all float32 on the
+  // This process calls put() for `slices` slices and these parameters, which are all float32 on the
   // CPU. A bucket has at least `bucket_bytes`, except for the last bucket. A gradient of at least
   // that size is a bucket by itself.
   GradientExchange(machine::ProcessGroup& group, const std::vector<nn::NamedTensor>& parameters,
@@ -102,7 +103,7 @@ class GradientExchange {
   Gradients sums_;  // of this step
 
   std::mutex mutex_;
-  bool starting_ = false;    // one thread at a time starts sums: all processes have the same order
+  bool starting_ = false;    // a thread starts sums; only one may, so that the order is fixed
   std::size_t started_ = 0;  // buckets whose sum has been started
   std::vector<machine::ProcessGroup::Wait> under_way_;
 };
@@ -118,9 +119,9 @@ class Replicas {
 
   const nn::ModelAtLengths& of(std::size_t slice) const;
 
-  // Runs, on the calling thread, the backward pass of a loss. The model of(slice) has computed the
-  // loss. Gradients of a slice's passes add up. In the last pass each gradient goes to the exchange
-  // as soon as it is complete.
+  // Runs the backward pass of a loss on the calling thread. The loss comes from the model that
+  // of(slice) returns. Gradients of a slice's passes add up. In the last pass each gradient goes to
+  // the exchange as soon as it is complete.
   void backward(std::size_t slice, const at::Tensor& loss, bool last_pass);
   // Call this after a step.
   void drop_gradients();

@@ -90,9 +90,9 @@ static void remove_checkpoint(const fs::path& checkpoint) {
   remove_tree(removed);
 }
 
-// Restores the name of a checkpoint that was renamed for a successor, if the successor did not get
-// this name. (A file system that can exchange names needs no such renaming.) Call this before
-// remove_leftovers().
+// A checkpoint is renamed before its successor takes its name, unless the file system can exchange
+// names. If the successor did not get the name, this gives the name back to the checkpoint. Call
+// this before remove_leftovers().
 static void put_back_replaced(const fs::path& run) {
   for (const std::string& name : names_with(run, ".")) {
     const auto temporary = temporary_checkpoint(name);

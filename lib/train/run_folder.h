@@ -68,8 +68,8 @@ std::optional<std::int64_t> step_of(const std::filesystem::path& checkpoint);
 // Lists the steps of the step folders in `run`, ascending; none if `run` does not exist.
 std::vector<std::int64_t> kept_steps(const std::filesystem::path& run);
 
-// Lists all checkpoints: RUN/last, then RUN/best and the step folders by descending number of
-// steps.
+// Lists all checkpoints. RUN/last is the first. The others, RUN/best and the step folders, follow
+// by descending number of steps.
 std::vector<std::filesystem::path> newest_checkpoints(const std::filesystem::path& run);
 
 // Renames RUN/last to RUN/last.damaged, or last.damaged-2 and so on, so that the next RUN/last does
@@ -83,16 +83,16 @@ void retain(const std::filesystem::path& run, std::int64_t step, const Retention
 
 // The reports of a training run are RUN/log.jsonl and the progress line.
 
-// Writes RUN/log.jsonl, one JSON object per line and only complete lines. Also writes the records'
+// Writes RUN/log.jsonl: one JSON object per line, and only complete lines. Also writes the records'
 // scalars to a TensorBoard event file.
 class RunLog {
  public:
   // Opens the log for appending. First removes an unfinished last line and the records that are
-  // newer than the checkpoint from which a resume or rollback continues: "train" records after
-  // `step`, "validation" records after `validation_step`, "divergence" records after the first
-  // `divergences`, and "resume" records from `step` on, because no checkpoint followed them. A new
-  // run has step 0. The event file is written again from the remaining lines. `elapsed`, the
-  // seconds of training so far, sets its clock.
+  // newer than the checkpoint from which a resume or rollback continues. These are "train" records
+  // after `step`, "validation" records after `validation_step`, and "divergence" records after the
+  // first `divergences`. "resume" records are removed from `step` on, because no checkpoint
+  // followed them. A new run has step 0. The event file is written again from the remaining lines.
+  // `elapsed`, the seconds of training so far, sets the clock of the event file.
   RunLog(const std::filesystem::path& path, std::int64_t step, std::int64_t validation_step,
          double elapsed = 0, std::int64_t divergences = 0);
 

@@ -1,4 +1,4 @@
-// Describes and counts divergences, and has the keys of state.json.
+// Describes and counts divergences, and converts the state of a training run to JSON and back.
 
 #include "train/state.h"
 

@@ -17,12 +17,12 @@ namespace ql::train {
 
 // The types below describe a divergence, and the response of a training run. A run diverges if a
 // loss, gradient, weight, moment or memory is not finite, or if a loss is far above the previous
-// losses. This part uses no tensors.
+// losses. This file needs no LibTorch.
 
 enum class OnDivergence {
   kStop,      // end the training run; the last checkpoint stays
   kSkip,      // skip the step and continue with the next segment
-  kRollback,  // return to the newest checkpoint; continue with the segment that follows this step
+  kRollback,  // return to the newest checkpoint; continue with the segment after this step's
 };
 constexpr auto names_of(OnDivergence) { return std::array{"stop", "skip", "rollback"}; }
 
@@ -36,18 +36,18 @@ struct Divergence {
   std::int64_t step = 0;  // the number of the step, from 0
   double loss = 0, gradient_norm = 0;
   double largest_loss = std::numeric_limits<double>::infinity();  // a larger loss is a jump
-  std::string tensor = {};  // name of a tensor that is not finite; found before a checkpoint
+  std::string tensor = {};  // name of a tensor that was not finite at a checkpoint; else empty
   std::vector<GroupNorm> layers = {};  // norms by group, if known
 
   // Returns, for example, "the loss is not a number"; empty if nothing is wrong.
   std::string reason() const;
 };
 
-// The weights are those before the step, unless a tensor is not finite (Divergence::tensor) or a
-// device has run later steps (train/device_step.h).
+// When this is thrown, the weights are those before the step, unless a tensor is not finite
+// (Divergence::tensor) or a device has run later steps (train/device_step.h).
 class Diverged : public Error {
  public:
-  // `tried` is the run's response to divergences so far; it selects the advice.
+  // `tried` is the response that the run has used so far. It selects the advice in the message.
   explicit Diverged(Divergence found, OnDivergence tried = OnDivergence::kStop);
   const Divergence& found() const { return found_; }
 
@@ -68,8 +68,9 @@ struct RunningLoss {
   double largest(double jump) const;
 };
 
-// Counts the divergences of a training run. A few are accidents. If more than 10 occur within 100
-// steps, or at one step after rollbacks, they will not stop by themselves.
+// Counts the divergences of a training run. A few are accidents, but more than 10 within 100 steps
+// will not stop by themselves. After a skip or a rollback a step of the same number may diverge
+// again, and counts again.
 struct Divergences {
   std::int64_t count = 0;
   std::vector<std::int64_t> recent;  // the steps of recent divergences
@@ -82,8 +83,8 @@ struct Divergences {
 
 // Identifies the data that was read, so that a resume on other data is refused.
 struct DataIdentity {
-  // This is the path on the command line, where a resume looks for the data; paths are not
-  // compared.
+  // This is the path on the command line. A resume without a path on its command line reads this
+  // one. Paths are not compared.
   std::string name;
   std::optional<std::vector<std::string>> more;  // further folders, if any
   std::string hash;                              // shard::MultiReader::hash()
@@ -109,7 +110,7 @@ struct TrainingState {
   std::int64_t updates = 0;   // TrainedNetwork::updates(), which write_checkpoint() fills in
   std::int64_t cursor = 0;    // the segment that the next step reads (train/streams.h)
   double elapsed = 0;         // seconds of wall time, including validation and earlier runs
-  std::int64_t epoch = 0;     // of the next step; follows from cursor, for human readers
+  std::int64_t epoch = 0;     // of the next step; for human readers, because cursor determines it
   std::int64_t position = 0;  // offset of the next step in each row's part; for human readers
   std::int64_t validation_step = 0;  // the last step after which the model was validated; 0: none
   std::optional<Best> best;
@@ -121,7 +122,8 @@ struct TrainingState {
   DataIdentity data, validation;
 };
 
-// Returns the text that dump_json() makes, without building a tree (base/json.h).
+// Returns the text that dump_json() would make of `state`, without building a JSON tree
+// (base/json.h).
 std::string state_text(const TrainingState& state);
 TrainingState state_from_json(const JsonObject& json);
 

@@ -1,4 +1,4 @@
-// Cuts the data into the rows' parts, and reads one step ahead.
+// Divides the data among the rows of the batch, and reads one step in advance.
 
 #include "train/streams.h"
 

@@ -41,11 +41,10 @@ class Streams {
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   // From now on step `step` reads segment `cursor`, step `step` + 1 the next segment, and so on.
   void set_cursor(std::int64_t step, std::int64_t cursor);
-  // `cursor` is the number of a segment where the data is divided into `batch` rows. Returns the
-  // number of the segment of this object's division at the same fraction of the same epoch, rounded
-  // down. The parts of the rows begin elsewhere, so up to a quarter of the data is read twice in
-  // this epoch, and as much is not read. The caller starts with empty memories: they would be of
-  // other text.
+  // Converts a cursor of the same data in `batch` parts to a cursor of this object's parts. The
+  // result is at the same fraction of the same epoch, rounded down to a segment. These parts begin
+  // elsewhere, so up to a quarter of the data is read twice in this epoch, and as much is not read.
+  // The caller starts with empty memories, because the old memories are of other text.
   std::int64_t cursor_from(std::int64_t batch, std::int64_t cursor) const;
 
   std::int64_t epoch(std::int64_t step) const { return (step + ahead_of_step_) / steps_per_epoch_; }

@@ -244,7 +244,7 @@ void TrainingRun::validate() {
   bool other_stays = task_.is_first() && has_better(loss);
   if (task_.group != nullptr) other_stays = task_.group->from_first(std::int64_t{other_stays}) != 0;
   if (other_stays) {
-    save_unsaved();  // RUN/last of this step then serves a rollback
+    save_unsaved();  // a rollback then returns to RUN/last of this step
   } else {
     save(folder_.best());
   }
@@ -396,9 +396,9 @@ void TrainingRun::roll_back(std::int64_t cursor) {
 
 // Continues with segment `cursor`, although the memory ends where segment state_.cursor begins.
 // Sets states of the memory to zeros at once if they belong to another epoch than segment `cursor`
-// or, with reset_memory_at_documents, to another document. Later steps count the tokens since the
-// beginning of a document in the data, including the skipped segments, so they would keep some of
-// these states for too long. But these states are zeros, so checkpoints need not record the skip.
+// or, with reset_memory_at_documents, to another document. Later steps would not do this in time,
+// because they count the tokens of a document in the data, and so count the skipped segments, too.
+// As the states are zeros by then, checkpoints need not record the skip.
 void TrainingRun::leave_out_until(std::int64_t cursor) {
   const std::int64_t left_out = (cursor - state_.cursor) * streams_.segment();
   const std::int64_t epoch = streams_.epoch(state_.step);

@@ -47,14 +47,14 @@ struct TrainingTask {
   bool is_first() const { return group == nullptr || group->is_first(); }
 };
 
-// Trains until the schedule's end, stop_at, the end of patience, or a signal. The state at the end
-// is in RUN/last.
+// Trains until the schedule ends, step stop_at is done, `patience` is used up, or a signal arrives.
+// The state at the end is in RUN/last.
 //
-// Throws ConfigError if the lengths do not fit, or if `divergence` is not stop on a GPU; Error if
-// the data does not fit (the vocabulary of `validation` or of `init` differs, or there are too few
-// tokens), or if a resume differs from the original training run; Diverged if the run diverges and
-// `divergence` does not recover from this; Interrupted on a signal of base/process.h, after a
-// checkpoint if a step has run.
+// Throws ConfigError if the lengths do not fit, or if the run is on a GPU and `divergence` is not
+// stop. Throws Error if the data does not fit: the vocabulary of `validation` or of `init` differs,
+// or there are too few tokens. Also throws Error if a resume differs from the original training
+// run. Throws Diverged if the run diverges and `divergence` does not recover from this. Throws
+// Interrupted on a signal of base/process.h, after a checkpoint if a step has run.
 //
 // All processes of a group call this with the same task. All of them read the run's folder, and
 // only the first one writes there. They stop together, whichever of them got a signal.
@@ -107,13 +107,13 @@ class TrainingRun {
   // Locks the run's folder before it reads anything there.
   TrainingRun(const TrainingTask& task, shard::MultiReader& data, shard::MultiReader& validation);
 
-  // With kResume, restores the newest complete checkpoint, if any (train/checkpoint.h). Otherwise
-  // starts with new weights or those of task.init.
+  // With kResume, restores the newest complete checkpoint (train/checkpoint.h). Without kResume or
+  // without a checkpoint, starts with new weights or those of task.init.
   void start();
   // Logs the first lines: network, lengths, data, schedule, memory.
   void announce() const;
-  // Trains until the schedule's end, stop_at, the end of patience, a signal, or a divergence from
-  // which it cannot recover.
+  // Runs the steps, validations and checkpoints of train(). Recovers from a divergence if
+  // `divergence` allows this.
   void run();
   const TrainingState& state() const { return state_; }
 
@@ -133,7 +133,7 @@ class TrainingRun {
   void append_to_log(const Json& record);
   bool validation_due(bool finished) const;
   void report_end(bool finished, bool patient) const;
-  std::string place_of_stop() const;  // in words; call this after the last checkpoint
+  std::string place_of_stop() const;  // in words; call this after save_unsaved()
   void train_step();
   void add(const StepResult& result);
   void finish_steps();
@@ -163,8 +163,8 @@ class TrainingRun {
   std::optional<RunLog> log_;
   Progress line_;
   bool unsaved_ = false;  // RUN/last is older than state_
-  // This is the checkpoint that state_ was last saved to, or restored from with the same batch;
-  // empty: none yet.
+  // A rollback returns to this checkpoint. It is the one that state_ was last saved to, or restored
+  // from with the same batch. Empty: there is none yet.
   std::filesystem::path newest_;
 
   Stopwatch watch_;

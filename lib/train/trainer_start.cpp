@@ -338,7 +338,7 @@ void TrainingRun::resume() {
   newest_ = checkpoint;
   unsaved_ = checkpoint != folder_.last();
   if (task_.is_first() && !unsaved_) {
-    // The training run may have been killed right after it wrote RUN/last.
+    // The training run may have been killed after it wrote RUN/last and before it called retain().
     retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
   }
 }

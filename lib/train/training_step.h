@@ -45,10 +45,10 @@ class TrainedNetwork {
   virtual ~TrainedNetwork() = default;
 
   // Runs step number `step` (from 0) of the training run: forward, backward, clip, update. At the
-  // start of an epoch the memory is zeros. Returns the losses that became known, which may cover no
-  // step yet. Throws Diverged if loss or gradient of a step is not finite, or if the loss is above
-  // largest_loss(); the weights are then those before the step, with the exceptions of
-  // train/device_step.h.
+  // start of an epoch the memory is zeros. Returns the losses of all steps that have become known;
+  // there may be none. Throws Diverged if loss or gradient of a step is not finite, or if the loss
+  // is above largest_loss(). The weights are then those before the step, except in the cases that
+  // train/device_step.h describes.
   virtual StepResult step(Streams& streams, std::int64_t step, double learning_rate) = 0;
   // Waits for all steps and returns the losses that step() has not returned. Throws as step() does.
   // Call it before any other function that reads the network.
@@ -119,7 +119,7 @@ class CpuTrainer : public TrainedNetwork {
     double loss = 0;  // the slice's part of the mean over the trained targets
     Gradients gradients;
   };
-  // Exchanges the slices' gradients between several processes.
+  // Holds what several processes need to exchange the slices' gradients.
   struct Shared {
     Shared(machine::ProcessGroup& group, const nn::Model& model, std::size_t slices)
         : exchange(group, model.parameters(), slices), replicas(model, slices, exchange) {}
@@ -134,7 +134,7 @@ class CpuTrainer : public TrainedNetwork {
   nn::ModelAtLengths at_lengths_;
   Adam adam_;
   machine::RowRange rows_;     // the rows of the batch that this process computes
-  std::vector<Slice> slices_;  // divide rows_; their rows count from rows_.first
+  std::vector<Slice> slices_;  // parts of rows_; their row 0 is row rows_.first of the batch
   std::unique_ptr<Shared> shared_;
   std::vector<std::vector<nn::Memory>> memories_;  // of every slice and pass
 };
