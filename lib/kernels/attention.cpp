@@ -52,8 +52,9 @@ struct FusedAttention : torch::autograd::Function<FusedAttention> {
 
 // `by_row` has at [.., i, k] the score of query i by row k of the position table. The result is a
 // view with the score of query i for key j at [.., i, j], where k = segment - 1 - i + j. From one
-// query to the next, k decreases by one for the same key, so the view's stride is smaller by one.
-// For keys in the future the view reads scores of the next query; the mask hides these scores.
+// query to the next, k decreases by one for the same key, so the view's stride between queries is
+// smaller by one. For keys in the future the view reads scores of the next query; the mask hides
+// these scores.
 at::Tensor by_key(const at::Tensor& by_row) {
   std::vector<std::int64_t> strides = by_row.strides().vec();
   --strides[strides.size() - 2];
@@ -96,7 +97,8 @@ at::Tensor contiguous(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.contiguous() : tensor;
 }
 
-// Returns true if a part is contiguous except for the distance between its streams.
+// Returns true if a part is contiguous except for the distance between its streams (elements of the
+// batch).
 bool has_plain_streams(const at::Tensor& part) {
   return part.size(0) == 0 || part.select(0, 0).is_contiguous();
 }
@@ -185,8 +187,8 @@ static at::Tensor probabilities_of(const AttentionInput& input, const at::Tensor
 }
 
 at::Tensor attention_of_operations(const AttentionInput& input) {
-  // With one unbind() there is one gradient. With two calls of select(), each would have a gradient
-  // of the full size, padded with zeros.
+  // The backward pass of one unbind() makes one gradient. The backward passes of two select() calls
+  // would make two, each of the full size and padded with zeros.
   const std::vector<at::Tensor> keys_values = join(input.keys_values).unbind(2);
   at::Tensor probabilities = probabilities_of(input, keys_values[0]);
   if (input.probability_kept.defined()) {

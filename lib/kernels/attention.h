@@ -1,6 +1,6 @@
 // Computes the attention of one layer over all heads, with scores that depend on distance (Dai et
-// al., 2019, section 3.3). A window may be limited to a span, and may have one dilation per head
-// (Beltagy et al., 2020, section 3.1).
+// al., 2019, section 3.3). In each head, queries may see only every d-th key (a dilation), and of
+// these only the nearest (a span; Beltagy et al., 2020, section 3.1).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,9 +19,10 @@ struct AttentionInput {
   // These are the parts of the window, oldest first. Each part is [batch, length, 2, H, d_head]:
   // keys, then values.
   std::vector<at::Tensor> keys_values;
-  // Determines the scores of distances; row k belongs to distance window-1-k. A tensor [window, H,
-  // d_head] holds vectors r, whose dot products with queries are scores. A tensor [window, H] holds
-  // the scores s themselves, as constants without gradient. If undefined, distances have no scores.
+  // Holds the position table: row k is for the distance window-1-k between a query and a key. A
+  // tensor [window, H, d_head] holds vectors r, whose dot products with queries are scores. A
+  // tensor [window, H] holds the scores s themselves, as constants without gradient. If undefined,
+  // distances have no scores.
   at::Tensor positions;
   at::Tensor content_bias;   // u [H, d_head]; undefined: 0
   at::Tensor position_bias;  // v [H, d_head]; undefined: 0
@@ -31,7 +32,7 @@ struct AttentionInput {
   double kept_factor = 1;
   net::AttentionWindow reach;  // limits the earlier keys that a query sees
   // May hold the mask that attention_mask() returns for this input, to save computing it again. The
-  // fused kernel does not read this field.
+  // CPU's fused kernel does not read this field.
   at::Tensor hidden = {};
   // If true, every query sees every key, and the keys need not be those of the queries' own window.
   // Then `positions` must be undefined, and `reach` must have no bounds.
@@ -48,8 +49,8 @@ struct AttentionInput {
 //   sum_i    = sum_j dropout(p_ij) value_j
 //
 // Returns the sums [batch, segment, H, d_head]. Throws std::logic_error if `sees_all` is combined
-// with positions or bounds, or if scores s require a gradient. On the CPU, float32 and float64 go
-// through one fused kernel; everything else goes through attention_of_operations().
+// with positions or bounds, or if scores s require a gradient. On the CPU, one fused kernel
+// computes the sums, in float32 or float64. On other devices attention_of_operations() does.
 at::Tensor relative_attention(const AttentionInput& input);
 
 // Returns a mask to add to scores: minus infinity where a query does not see a key, else 0. The
@@ -66,8 +67,8 @@ at::Tensor attention_of_operations(const AttentionInput& input);
 at::Tensor attention_probabilities(const AttentionInput& input);
 
 // Returns how much attention each key gets, [batch, window] without gradient: its probability,
-// averaged over the heads and over all queries of the segment. This computes the scores a second
-// time.
+// averaged over the heads and over all queries of the segment. ATen's operations compute the scores
+// again, as for attention_probabilities().
 at::Tensor attention_usage(const AttentionInput& input);
 
 }  // namespace ql::kernels

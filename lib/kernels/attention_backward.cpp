@@ -9,9 +9,10 @@ namespace ql::kernels {
 namespace attention {
 namespace {
 
-// A group has at most this many streams. For each head, one thread adds up the gradients of
-// positions and biases, stream by stream. Then sum_over_first() adds the sums of the groups. The
-// size is fixed, so that the result does not depend on the number of threads.
+// The gradients of positions and biases are sums over streams, which are divided into groups of at
+// most this many. For each group and head, one thread adds up these gradients, stream by stream.
+// Then sum_over_first() adds the sums of the groups. The size is fixed, so that the result does not
+// depend on the number of threads.
 constexpr std::int64_t kGroup = 8;
 
 // Points to gradients. `positions` [window, width] and the biases [width] are the sums of one group
@@ -28,15 +29,16 @@ struct GradientView {
 //
 //   w_ij    = f_ij p_ij                                      weights_
 //   D_ij    = f_ij (G_i . value_j)                           gradient of p_ij
-//   S_ij    = c p_ij (D_ij - sum_n p_in D_in)                gradients_: gradient of score_ij / c
+//   S_ij    = c p_ij (D_ij - sum_n p_in D_in)                gradients_: gradient of (score_ij / c)
 //   value_j : sum_i w_ij G_i
 //   k_j     : sum_i S_ij (q_i + u)
 //   r_d     : sum_i S_ij (q_i + v), j = m + i - d            a diagonal of S
 //   q_i     : sum_j S_ij k_j + sum_j S_ij r_(m+i-j)
 //   u, v    : the first and the second term of q_i, summed over the queries
 //
-// A problem's first block of queries sets the gradients of keys and values; later blocks add to
-// them. The gradients of r, u and v are also summed over the streams of the group.
+// The first block of queries of a problem (AttentionProblem) sets the gradients of keys and values;
+// later blocks add to them. The gradients of r, u and v are also summed over the streams of a
+// group.
 template <typename Real>
 class Backward {
  public:
@@ -54,8 +56,8 @@ class Backward {
     if (view_.window <= kShortWindow) {
       prefetch<true>(keys_values, 2 * view_.window, view_.row(), view_.width);
     }
-    // No query sees the keys whose index has one of these remainders modulo the dilation, so their
-    // gradients are 0.
+    // If the dilation exceeds the segment length, no query sees the keys whose index has one of
+    // these remainders modulo the dilation. The gradients of these keys are 0.
     for (std::int64_t residue = view_.segment; residue < view_.dilation(head); ++residue) {
       clear(keys_values, (view_.window - view_.segment + residue) % view_.dilation(head),
             view_.window, view_.dilation(head));
@@ -95,7 +97,7 @@ class Backward {
 
     const Range keys = find_range(problem.seen(begin), 0, count);
     // The first block sets the gradients, and the others add to them. So the first block clears the
-    // gradients of keys that it does not see.
+    // gradients of the keys that none of its queries sees.
     if (begin == 0) {
       clear(keys_values, 0, keys.begin * problem.step, problem.step);
       clear(keys_values, keys.end * problem.step, problem.keys * problem.step, problem.step);
@@ -138,7 +140,7 @@ class Backward {
     pack_rows_in(version_, &packing);
   }
 
-  // Fills gradients_ and weights_.
+  // Sets gradients_ to S and weights_ to w.
   void find_score_gradients(const AttentionProblem<Real>& problem, std::int64_t begin,
                             std::int64_t count) {
     ScoreRows<Real> rows;
@@ -168,8 +170,8 @@ class Backward {
     softmax_gradient_rows_in(version_, &rows);
   }
 
-  // Row t of the position table belongs to query i and key t - shift + i, so the gradient of the
-  // row is a sum along a diagonal of S.
+  // For every query i, row t of the position table belongs to key t - shift + i. So the gradient of
+  // row t is a sum along a diagonal of S.
   void add_position_gradients(const AttentionProblem<Real>& problem, std::int64_t begin,
                               std::int64_t count, Real* positions) {
     const std::int64_t shift = problem.shift() - begin;
@@ -250,8 +252,8 @@ AttentionGradients backward(const AttentionInput& input, const at::Tensor& proba
   AttentionGradients result;
   result.queries = at::empty(input.queries.sizes(), options);
   result.keys_values = at::empty(input.keys_values.front().sizes(), options);
-  // Every group and head has rows for the gradients of its positions, content bias and position
-  // bias.
+  // For every group and head, there are rows for the gradients of positions, content bias and
+  // position bias.
   const std::int64_t rows = view.window + 2;
   const at::Tensor partial = at::zeros({groups, view.heads, rows, view.width}, options);
   const PositionPanels<Real> positions =

@@ -8,18 +8,19 @@ namespace ql::kernels {
 namespace attention {
 namespace {
 
-// Computes attention of one (stream, head), a block of queries at a time. Let c = 1 / sqrt(width)
-// be the scale, f_ij dropout's factor (0 for a dropped probability, 1 without dropout), and m + i
-// the window index of query i. Then, for the keys j that query i sees,
+// Computes the attention of one stream and head, a block of queries at a time. The letters u, v, r
+// and s are explained in kernels/attention.h, and c = 1 / sqrt(d_head). Query i has the window
+// index m + i. Dropout's factor f_ij is 0 for a dropped probability, and 1 without dropout. Then,
+// for the keys j that query i sees,
 //
 //   score_ij = c (q_i + u) . k_j + c (q_i + v) . r_(m+i-j) + s_(m+i-j)
 //   p_ij     = e^(score_ij) / sum_n e^(score_in)
 //   sum_i    = sum_j f_ij p_ij value_j
 //
-// The scale is applied to the queries, because a query usually has fewer elements than a row of
-// scores. The second term is computed by one matrix product of the queries with the position table;
-// softmax_rows() shifts the rows of the result to the keys. The scores s, packed into columns, are
-// a single row of this kind, which all queries share.
+// The scale c is applied to the queries, because a query usually has fewer elements than a row of
+// scores. The second term comes from one matrix product of the queries with the position table.
+// Each row of this product has the scores of a query by distance, and softmax_rows() shifts them to
+// the keys. The scores s are packed as one such row, which all queries share.
 template <typename Real>
 class Forward {
  public:
@@ -87,8 +88,8 @@ class Forward {
     multiply_in(version_, &product);
   }
 
-  // Sets `scores` to the matrix product of `queries` [count, width] and the packed `columns`, at
-  // least within `seen`.
+  // Sets `scores` to the matrix product of `queries` [count, width] and the packed `columns`.
+  // Scores outside of the band `seen` may stay unset.
   void multiply_scores(const Real* queries, std::int64_t count, const Real* columns,
                        std::int64_t column_count, const Band& seen, Real* scores) {
     SmallProduct<Real> product{count, column_count, view_.width};

@@ -1,5 +1,6 @@
-// Declares the CPU's attention kernel, and has the code that its forward and backward passes share,
-// from the problem of one stream and head to the softmax over rows of scores.
+// Declares the CPU's attention kernel. Also has the code that the forward and the backward pass
+// share: the problem of one stream (element of the batch) and head, and the softmax over rows of
+// scores.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,8 +20,8 @@
 
 namespace ql::kernels {
 
-// The kernel computes relative attention and its gradients on the CPU, outside of autograd. Each
-// (stream, head) is computed in blocks of queries by small matrix products
+// The kernel computes relative attention and its gradients on the CPU, outside of autograd. It
+// computes each stream and head in blocks of queries, by small matrix products
 // (kernels/small_product.h), softmax and dropout. A head with dilation d is computed as up to d
 // heads without dilation, each with every d-th query and key. Results do not depend on the number
 // of threads.
@@ -28,21 +29,21 @@ namespace ql::kernels {
 struct AttentionResult {
   at::Tensor sums;  // [batch, segment, H, d_head]
   // These are the probabilities before dropout [batch, H, segment, keys], for attention_backward().
-  // A query's row begins with the keys at distances that are multiples of its head's dilation,
-  // without gaps. `keys` is the largest number of keys that a query could see without a span,
-  // rounded up so that a row is a multiple of 64 bytes.
+  // A query's row begins with the keys at distances that are multiples of its head's dilation; its
+  // other elements are unused. `keys` is the largest number of keys that a query could see without
+  // a span, rounded up so that a row is a multiple of 64 bytes.
   at::Tensor probabilities;
 };
 
-// Each gradient has the shape of its input. It is undefined if the input is undefined or holds
-// scores s.
+// Each gradient has the shape of its input. It is undefined if this input is undefined, or is a
+// table [window, H] of scores s.
 struct AttentionGradients {
   at::Tensor queries, keys_values, positions, content_bias, position_bias;
 };
 
-// The tensors must be on the CPU, contiguous and, except for the mask, all float32 or all float64.
-// Only the streams of a part may be any distance apart, and may even overlap. `probabilities` stays
-// undefined unless `keep` is set.
+// All tensors must be on the CPU and contiguous, except that the streams of a part may be any
+// distance apart, and may even overlap. All tensors except the mask must be float32, or all must be
+// float64. `probabilities` stays undefined unless `keep` is set.
 AttentionResult attention_forward(const AttentionInput& input, bool keep,
                                   machine::VectorVersion version = machine::vector_version());
 
@@ -59,17 +60,17 @@ namespace ql::kernels::attention {
 // The forward and the backward pass share the following code: pointers into the tensors, and the
 // problem of one stream and head with its rows, masks and scratch memory.
 
-// The scores of a block of queries fit into kBlockBytes of the first-level cache, unless the scores
-// of kLeastBlock queries do not fit.
+// The scores of a block of queries take at most kBlockBytes, which fit into the first-level cache.
+// But a block has at least kLeastBlock queries, unless the segment has fewer.
 inline constexpr std::int64_t kBlockBytes = std::int64_t{1} << 15;
 inline constexpr std::int64_t kLeastBlock = 2 * kMostTileRows;
 
 // Stands for an unbounded end of a Band.
 inline constexpr std::int64_t kFar = std::int64_t{1} << 40;
 
-// This many zeros follow each row of scores, because a matrix product along the diagonals of the
-// scores reads beyond the ends of rows. The margin also keeps the rows from all mapping to the same
-// set of a cache.
+// This many zeros follow each row of scores. A matrix product along the diagonals of the scores
+// also reads up to kMostTileRows - 1 elements before a row, and these must be zeros. The margin
+// also keeps the rows from all mapping to the same set of a cache.
 inline constexpr std::int64_t kMargin = 16;
 static_assert(kMargin >= kMostTileRows);
 
@@ -151,7 +152,8 @@ struct PositionPanels {
 
 // Packs the position table of every head; scores s are packed as vectors of one element. `kernel`
 // calls pack_rows_in or pack_columns_in. `size` is the number of elements per head. In the forward
-// pass it must leave room, because softmax_rows() may read a panel beyond the end of the scores s.
+// pass `size` must include room after the scores s, because softmax_rows() may read up to a panel
+// beyond their end.
 template <typename Real, typename Kernel>
 PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
                                     const Kernel& kernel) {
@@ -175,20 +177,20 @@ PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
   return panels;
 }
 
-// Describes the attention problem of every dilation-th query of a stream and head, beginning with
-// query `first`, and of the keys that these queries could see without a span. The queries and keys
-// of the problem are counted from 0. With `sees_all`, the queries are placed after the last key.
+// Describes the attention of every dilation-th query of one stream and head, beginning with query
+// `first`. The problem has the keys that these queries could see without a span. Its queries and
+// keys are counted from 0. With `sees_all`, the queries are placed after the last key.
 template <typename Real>
 struct AttentionProblem {
   // Returns the keys that each query sees; row 0 of the band is query `begin`.
   Band seen(std::int64_t begin) const {
     return {memory + begin - farthest, memory + begin + 1, 1, 0, keys};
   }
-  // Row shift - i + j of the position table belongs to query i and key j.
+  // Returns `shift`: row shift - i + j of the position table belongs to query i and key j.
   std::int64_t shift() const { return distances - keys + queries - 1; }
-  // Returns the row of the farthest distance that any query reads.
+  // Returns the row of the farthest distance at which a query sees a key.
   std::int64_t farthest_row() const { return std::max<std::int64_t>(0, distances - 1 - farthest); }
-  // Returns the rows of the position table that each query reads; row 0 of the band is query
+  // Returns the rows of the position table that are read for each query; row 0 of the band is query
   // `begin`.
   Band positions_seen(std::int64_t begin) const {
     return {shift() - begin, kFar, -1, farthest_row(), distances};
@@ -223,9 +225,8 @@ struct AttentionProblem {
   std::int64_t farthest = view.input.reach.span > 0 ? view.input.reach.span - 1 : kFar;
 };
 
-// Holds the memory for the problems of one thread. Rows of scores have margins (kMargin). take()
-// leaves `front` elements before the first row, because matrix products along diagonals may begin
-// there.
+// Holds the buffers of one thread for its problems. Rows of scores have margins (kMargin). take()
+// leaves `front` zeros before the first row, because matrix products along diagonals may read them.
 template <typename Real>
 class Scratch {
  public:
@@ -241,9 +242,9 @@ class Scratch {
     return buffers_.back().data() + front;
   }
 
-  // score_stride is the distance between rows of scores. The others are the sizes of the keys
-  // packed by rows, of the keys packed by columns, of a block's queries and of a block's scores.
-  // All are in elements.
+  // score_stride is the distance between rows of scores. The others are sizes of buffers: `keys`
+  // and `columns` for the keys packed by rows and by columns, `rows` for a block's queries, and
+  // `scores` for a block's scores. All are in elements.
   std::int64_t score_stride, keys, columns, rows, scores;
   std::vector<const Real*> key_rows, query_rows, gradient_rows;
 
@@ -307,8 +308,9 @@ const Real* bias_of(const Real* biases, const AttentionProblem<Real>& problem) {
   return biases == nullptr ? nullptr : biases + problem.head * problem.view.width;
 }
 
-// For a window of at most this many states, the latency of the memory is longer than the transfer.
-// The data of such a window is therefore prefetched one problem ahead.
+// For a window of at most this many states, the latency of main memory is longer than the transfer.
+// The inputs of such a window are therefore prefetched while the thread computes the previous
+// stream or head.
 inline constexpr std::int64_t kShortWindow = 64;
 
 template <bool kToWrite, typename Real>
@@ -335,8 +337,8 @@ void prefetch_inputs(const View<Real>& view, std::int64_t stream, std::int64_t h
 
 namespace ql::kernels {
 
-// Attention runs the kernels below between its matrix products. They compute softmax and dropout
-// over rows of scores, the gradients of both, and sums of rows.
+// The kernels below run between the matrix products of attention. They compute the softmax of rows
+// of scores with dropout, and its gradient. They also scale rows, and add two rows.
 
 // Points to matrices with one row for each of `rows` consecutive queries. The rows of all matrices
 // have room for complete panels, except that rows of `factors` may follow one another without gaps.
@@ -348,7 +350,7 @@ struct ScoreRows {
   std::int64_t stride = 0;       // row stride of `scores` and `weights`
   Real* scores = nullptr;        // forward: content scores; backward: gradients of probabilities
   Real* weights = nullptr;       // backward: becomes the probabilities after dropout
-  const Real* by_row = nullptr;  // forward: position scores (key j: [shift - r + j]) or null
+  const Real* by_row = nullptr;  // forward: position scores (key j at shift - r + j), or null
   std::int64_t by_row_stride = 0, shift = 0;
   const Real* factors = nullptr;  // dropout's factors, or null
   std::int64_t factor_stride = 0;
@@ -365,7 +367,7 @@ QL_VECTOR_BODY void clear_panels(Real* row, std::int64_t begin, std::int64_t end
   for (std::int64_t j = begin; j < end; j += kSize) store(zero, row + j);
 }
 
-// Returns the columns of the panels with keys that any of `count` rows sees, beginning with row
+// Returns the range of columns that has all keys seen by any of `count` rows, beginning with row
 // `first`. Both ends are boundaries of panels.
 template <typename Real>
 QL_VECTOR_BODY Range find_panels(const Band& seen, std::int64_t first, std::int64_t count) {
@@ -373,8 +375,9 @@ QL_VECTOR_BODY Range find_panels(const Band& seen, std::int64_t first, std::int6
   return {keys.begin / kPanel<Real> * kPanel<Real>, padded<Real>(keys.end)};
 }
 
-// Replaces the scores by attention weights in all panels that a row sees. A key that is not seen
-// has the weight 0. For the keys j that row r sees, with dropout's factors f:
+// Replaces the scores by attention weights in all panels with a key that any row sees. A key that a
+// row itself does not see has the weight 0. For the keys j that row r sees, with dropout's factors
+// f:
 //
 //   s_rj           = scores_rj + by_row_r[shift - r + j]
 //   probability_rj = e^(s_rj - max_n s_rn) / sum_n e^(s_rn - max_n s_rn)

@@ -1,5 +1,5 @@
-// Includes, for the sources of lib/kernels, the headers of LibTorch that serve to define operations
-// with their own gradients.
+// Includes the headers of LibTorch with which the sources of lib/kernels define operations with
+// their own gradients.
 #pragma once
 
 #include <ATen/ATen.h>

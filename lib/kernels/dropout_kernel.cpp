@@ -1,4 +1,4 @@
-// Fills dropout masks from Philox bits, with an AVX2 version.
+// Fills dropout masks from Philox bits, by AVX2 instructions if the processor has them.
 
 #include "kernels/dropout_kernel.h"
 

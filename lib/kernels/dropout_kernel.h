@@ -9,9 +9,9 @@
 
 namespace ql::kernels {
 
-// Philox4x32-10 computes random bits as a function of a key and a counter, so there is no state to
-// save and the result does not depend on threads (Salmon, Moraes, Dror, Shaw: "Parallel random
-// numbers: as easy as 1, 2, 3", 2011).
+// Philox4x32-10 computes random bits as a function of a key and a counter (Salmon, Moraes, Dror,
+// Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011). So a generator has nothing to save,
+// and the result does not depend on threads.
 
 constexpr int kPhiloxRounds = 10;
 constexpr std::uint32_t kPhiloxFactorA = 0xD2511F53;
@@ -59,12 +59,13 @@ struct DropoutMask {
   double factor = 1;
 };
 
-// The rest of this file makes dropout masks by Philox, and factors of masks.
+// The rest of this file makes dropout masks by Philox, and turns masks into factors.
 
 // One Philox call gives eight values of 16 bits. Sixteen consecutive calls fill a group of 128
-// elements: value i of call k is the group's element 16 i + k, so that loops over calls and loops
+// elements. Value i of call k is the group's element 16 i + k, so that loops over calls and loops
 // over elements can both be vectorized. The counter is {16 * group + call, place, low word of the
-// step, high word of the step}, and the key is the seed. `place` is the id of a dropout site.
+// step, high word of the step}, and the key is the seed. `place` is the id of a dropout site
+// (nn/dropout.h).
 struct DropoutStream {
   std::uint64_t seed = 0, step = 0;
   std::uint32_t place = 0;

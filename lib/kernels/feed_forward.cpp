@@ -1,5 +1,5 @@
-// Composes the autograd functions of feed_forward.h from kernels/row_kernels.h and
-// kernels/product.h.
+// Implements layer norm, residual connections and the feed-forward network by kernels/row_kernels.h
+// and kernels/product.h.
 
 #include "kernels/feed_forward.h"
 
@@ -19,7 +19,8 @@ at::Tensor layer_norm(const at::Tensor& states, const at::Tensor& weight, const 
 
 namespace {
 
-// The results are the sum and, if a norm is given, the layer norm of the sum.
+// Adds a residual connection. The results are the sum and, if a norm is given, the layer norm of
+// the sum.
 struct AddResidual : torch::autograd::Function<AddResidual> {
   static variable_list forward(AutogradContext* context, const at::Tensor& residual,
                                const at::Tensor& output, const OptionalTensor& bias,

@@ -1,5 +1,5 @@
-// Has the position-wise feed-forward network, residual connections and layer norm, as operations
-// with their own gradients.
+// Has layer norm. Also has residual connections and the position-wise feed-forward network, as
+// operations with their own gradients.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -8,8 +8,8 @@
 
 namespace ql::kernels {
 
-// Layer norm adds this to the variance. The value is the default of the public code. The golden
-// networks (tests/golden) use it, too.
+// Layer norm adds this to the variance. The value is PyTorch's default, which the public
+// Transformer-XL code uses. The golden networks (tests/golden) use it, too.
 constexpr double kLayerNormEpsilon = 1e-5;
 
 // Returns the same as at::layer_norm(): (states - mean) / deviation * weight + bias, for `states`
@@ -18,9 +18,9 @@ constexpr double kLayerNormEpsilon = 1e-5;
 // the result.
 at::Tensor layer_norm(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias);
 
-// The next two functions add a residual connection with dropout on the CPU, and the second one then
-// applies layer norm. Each is one operation with its own gradient. lib/nn/layers.cpp computes the
-// same by plain operations.
+// On the CPU, the next two functions add a residual connection with dropout. The second one also
+// applies layer norm to the sum. Each is one operation with its own gradient. lib/nn/layers.cpp
+// computes the same by plain operations.
 
 // Returns residual + dropout(output + bias). All are [.., d_model], except for `bias` [d_model]. An
 // undefined bias counts as 0.

@@ -1,5 +1,5 @@
-// Rounds operands, and divides matrix products among threads for the BLAS, oneDNN or our own
-// kernel.
+// Rounds matrices to bfloat16, divides matrix products among threads, and lets the BLAS, oneDNN or
+// our own kernel compute the parts.
 
 #include "kernels/product.h"
 
@@ -18,14 +18,15 @@
 namespace ql::kernels {
 namespace {
 
-// One piece of work computes at most this many rows of the result; more would not make a BLAS
+// One piece of work computes at most this many rows of the result; more rows would not make a BLAS
 // faster.
 constexpr std::int64_t kRowsOfPiece = 256;
 // If all rows fit into one piece, the columns are divided into pieces of this size.
 constexpr std::int64_t kColumnsOfPiece = 128;
-// For up to kFewRows rows, a BLAS takes longer to copy the weights into its own order than to
-// multiply them. In a piece, our own kernel computes up to kFewRowsOfPiece rows, but only with
-// vectors of 64 bytes, and only if the weights are contiguous and not rounded.
+// Outside of a piece of work, our own kernel computes up to kFewRows rows. A BLAS would take longer
+// to copy the weights into its own order than to multiply them. In a piece, our own kernel computes
+// up to kFewRowsOfPiece rows, but only with vectors of 64 bytes, and only if the weights are
+// contiguous and not rounded.
 constexpr std::int64_t kFewRows = 8, kFewRowsOfPiece = 64;
 // A task of our own kernel has at most this many columns, whose weights stay in a cache while they
 // are multiplied with all rows.
@@ -154,7 +155,7 @@ void multiply(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool
   machine::for_pieces(pieces, 1, multiply_piece, microseconds_of(a, b));
 }
 
-// Holds the memory of a parameter, and the rounded copy while products read the copy.
+// Holds the elements of a parameter. `rounded` is the copy that products read, if there is one.
 struct ParameterMemory {
   at::Tensor numbers, rounded;
 };

@@ -1,12 +1,12 @@
 // Computes matrix products in the precision of their weights, on the CPU and outside of autograd.
 //
 // An operand is a matrix in the form that a matrix product takes: unchanged float32 or float64, or
-// rounded to bfloat16. A caller makes an operand once, however many products use it, so that the
-// matrix is rounded once. The operand of a weight is rounded if its parameter has a rounded copy
+// rounded to bfloat16. A caller makes one operand for all products of a matrix, so that the matrix
+// is rounded once. The operand of a weight is rounded if its parameter has a rounded copy
 // (set_rounded()); every other matrix gets the precision of the operand that it is multiplied with.
 // A backward pass takes its precision from the operands that the forward pass kept. Products of
-// bfloat16 are summed in float32. Matrices are [rows, columns]; the elements of a row or of a
-// column must be contiguous.
+// bfloat16 are summed in float32. Matrices are [rows, columns]; either each row or each column must
+// be contiguous.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -30,9 +30,9 @@ at::Tensor weight_factor(const at::Tensor& weight, const at::Tensor& scales = {}
 // Returns the matrix as an operand, rounded if it is float32 and `factor` is bfloat16.
 at::Tensor to_operand(const at::Tensor& matrix, const at::Tensor& factor);
 
-// Returns a buffer for the matrix as an operand in the precision of the operand `factor`: a new
-// tensor if elements must be rounded, otherwise the matrix itself. The last kernel that changes the
-// matrix writes its result to the buffer.
+// Returns the tensor that will be the matrix's operand, in the precision of the operand `factor`.
+// This is the matrix itself, or a new tensor if elements must be rounded. The last kernel that
+// changes the matrix must write its result to this tensor.
 at::Tensor operand_buffer(const at::Tensor& matrix, const at::Tensor& factor);
 
 // Outside of a piece of work (machine/threads.h), a matrix product is divided into pieces for the
@@ -43,8 +43,8 @@ at::Tensor operand_buffer(const at::Tensor& matrix, const at::Tensor& factor);
 // While an object of this class lives, products of this thread that set a result (and do not add to
 // it) use our own kernel for any number of rows. Then the result of a row does not depend on the
 // other rows or on their number, to the last bit: rows computed together are the same as rows
-// computed alone. Other code that computes several streams checks live() and gives the same
-// guarantee.
+// computed alone. Other code that computes several elements of a batch checks live(), and gives the
+// same guarantee.
 class BatchInvariant {
  public:
   BatchInvariant();

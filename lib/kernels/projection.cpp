@@ -1,4 +1,4 @@
-// Implements the autograd functions of projection.h.
+// Implements the linear maps of a layer, with their gradients.
 
 #include "kernels/projection.h"
 
@@ -71,12 +71,12 @@ at::Tensor recent_rows(const at::Tensor& window, std::int64_t segment) {
       .view({window.size(0) * segment, window.size(2)});
 }
 
-// Let y be the rows of the window, normalized without weight and bias; w and b the norm's weight
-// and bias; W qkv_net (each element of w scales a column of W); and G the gradient of the output.
-// Then output = y V^T + c with V = W * w and c = W b, and the gradients are
+// Let y be the rows of the window, normalized without weight and bias. Let w and b be the norm's
+// weight and bias, W qkv_net, and G the gradient of the output. W * w scales each column of W by an
+// element of w. Then output = y V^T + c with V = W * w and c = W b, and the gradients are
 //
 //   V: A = G^T y                   c: a = sum of G over the rows
-//   W: A * w + a b^T               w: sum of W * A over its rows     b: W^T a
+//   W: A * w + a b^T               w: sum of W * A over the rows     b: W^T a
 //   y: G V, for the rows of the segment alone; then back through the norm
 //
 // W has rows for queries, keys and values; the part of G for queries has only the rows of the

@@ -1,4 +1,4 @@
-// Has the linear maps of a layer: a single projection, and the joint projection of queries, keys
+// Has the linear maps of a layer: a single projection, and the joint projection to queries, keys
 // and values.
 #pragma once
 
@@ -11,8 +11,8 @@
 namespace ql::kernels {
 
 // Returns the same as at::linear(): `states` [..., width] times the transpose of `weight` [columns,
-// width], plus `bias` [columns] unless `bias` is undefined. On the CPU, kernels/product.h computes
-// the matrix product.
+// width], plus `bias` [columns] unless `bias` is undefined. On the CPU, product()
+// (kernels/product.h) computes the matrix product.
 at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias = {});
 
 // Does the same for a `weight` that is derived from a parameter. `factor` is the operand of the
@@ -32,10 +32,11 @@ struct QueriesKeysValues {
 // are normalized first if norm_weight and norm_bias [d_model] are defined. qkv_net is [3 * n_head *
 // d_head, d_model].
 //
-// The other states of the window are memory, whose gradient is not computed. To save a matrix
-// product, the norm is folded into the weights: W (x * w + b) = (W * w) x + W b. Then the memory
-// contributes only to the gradients of the folded weights W * w and W b, from which the gradients
-// of W, w and b follow.
+// The other states of the window are memory, whose gradient is not computed. Let x be a normalized
+// state, w and b the norm's weight and bias, and W qkv_net. The norm is folded into the weights:
+// W (x * w + b) = (W * w) x + W b. Then the memory contributes only to the gradients of W * w and
+// W b, from which the gradients of W, w and b follow. This saves a matrix product in the backward
+// pass.
 QueriesKeysValues project_window(const at::Tensor& states, const at::Tensor& window,
                                  const at::Tensor& norm_weight, const at::Tensor& norm_bias,
                                  const at::Tensor& qkv_net, std::int64_t heads);

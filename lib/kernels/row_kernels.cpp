@@ -1,4 +1,4 @@
-// Runs each row operation as a vector kernel over blocks of rows.
+// Implements the operations on rows of states by vector kernels, for blocks of rows.
 
 #include "kernels/row_kernels.h"
 

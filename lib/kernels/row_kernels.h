@@ -70,10 +70,10 @@ at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor
 void relu_rows(const at::Tensor& inner, const at::Tensor& bias, const DropoutMask& kept,
                const at::Tensor& hidden);
 
-// Given the gradient of the result `hidden` of relu_rows(), sets `slopes` to the gradient of
-// `inner`, and returns the gradient of the bias. `factor` is the factor of the mask. Elements that
-// were dropped or negative are 0 in `hidden`, so the mask's elements are not needed again. `slopes`
-// is `gradient` itself, or a bfloat16 tensor if `hidden` is bfloat16.
+// Given the gradient with respect to `hidden`, the result of relu_rows(), sets `slopes` to the
+// gradient with respect to `inner`, and returns the gradient of the bias. `factor` is the factor of
+// the mask. Elements that were dropped or negative are 0 in `hidden`, so the mask's elements are
+// not needed again. `slopes` is `gradient` itself, or a bfloat16 tensor if `hidden` is bfloat16.
 at::Tensor relu_rows_gradient(const at::Tensor& gradient, const at::Tensor& hidden, double factor,
                               const at::Tensor& slopes);
 

@@ -10,10 +10,11 @@
 
 namespace ql::kernels {
 
-// SmallProduct describes C = A B or C = C + A B for attention, where matrix products are too small
-// for a BLAS to be fast, or read their matrices in unusual ways. A is read element by element and B
-// in panels. A panel holds 64 bytes of every row of B. In a packed panel these follow one another,
-// so that the panel is read sequentially whatever the width of B.
+// SmallProduct describes C = A B or C = C + A B for attention. The matrix products of attention are
+// too small for a BLAS to be fast, or read their matrices in unusual ways. A is read element by
+// element and B in panels. A panel is a group of columns of B, with 64 bytes of every row. In a
+// packed panel these parts of rows follow one another, so that it is read sequentially whatever the
+// width of B.
 
 // A panel has this many columns. Unused columns of the last packed panel are 0.
 template <typename Real>
@@ -56,16 +57,16 @@ struct SmallProduct {
   bool add = false;     // add to C instead of setting it
   bool padded = false;  // C's rows have room for complete panels
   // Rows are computed in groups. Columns that are outside of column_band in all rows of a group may
-  // be skipped. For all rows of a group, A is read at every k that is in the inner_band of at least
-  // one of them, so A must be 0 where k is outside of a row's own inner_band.
+  // be skipped. The sum of every row runs over each k that is in the inner_band of any row of the
+  // group. So A must be 0 where k is outside of a row's own inner_band.
   Band column_band = Band::all(columns), inner_band = Band::all(inner);
 };
 
 // A pass over a panel keeps the sums of this many rows in twelve vector registers.
 template <int kBytes>
 constexpr std::int64_t kTileRows = 12 * kBytes / 64;
-// No version computes more rows in one pass. So for each row, a pass reads at most kMostTileRows -
-// 1 elements of A outside of the row's inner_band.
+// No version computes more rows in one pass. So if the inner_band has the slope 1 or -1, a pass
+// reads at most kMostTileRows - 1 elements outside of it in each row of A.
 constexpr std::int64_t kMostTileRows = kTileRows<64>;
 
 struct Range {
@@ -252,8 +253,8 @@ QL_VECTOR_BODY void pack_columns_body(const Packing<Real>* packing) {
 QL_REGISTER_KERNEL(pack_columns)
 
 // The rest of this file multiplies rows of states, usually few, with a layer's weights. Every
-// weight is read in place, and from memory once. A BLAS first copies the weights into its own
-// order, which takes longer than the multiplication of few rows.
+// weight is read in place, and comes from memory only once. A BLAS first copies the weights into
+// its own order, which takes longer than the multiplication of few rows.
 
 // Describes result[row][column] = bias[column] + sum over k of states[row][k] weights[column][k],
 // for the columns from `begin` up to `end`. A null bias counts as 0. The rows of states and weights
@@ -269,8 +270,8 @@ struct RowProducts {
 };
 
 // Adds up the lanes of each of kSize vectors, where kSize is the number of lanes. Lane i of the
-// first vector becomes sum_of_lanes() of vector i, to the last bit. A step adds one half of the
-// lanes to the other half, for two vectors at once, until every sum is one lane.
+// first vector becomes sum_of_lanes() of vector i, to the last bit. Each step adds one half of the
+// lanes to the other half, for two vectors at once. In the end every sum is one lane.
 template <int kBytes, typename Real, int kStep = Register<Real, kBytes>::kSize / 2>
 QL_VECTOR_BODY void add_up_lanes(typename Register<Real, kBytes>::Vector* sums) {
   using Shape = Register<Real, kBytes>;
@@ -299,9 +300,9 @@ QL_VECTOR_BODY void find_totals(typename Register<Real, kBytes>::Vector* sums, R
   }
 }
 
-// Computes a block of rows and columns. Every element has its own sum, a vector whose lanes are
-// added up at the end, so an element does not depend on the elements that are computed together
-// with it.
+// Computes a block of rows and columns of the result. Every element has its own sum, a vector whose
+// lanes are added up at the end. So an element does not depend on the elements that are computed
+// together with it.
 template <int kBytes, int kBlockRows, int kBlockColumns, typename Real, typename Number>
 QL_VECTOR_BODY void multiply_block(const RowProducts<Real, Number>* product, std::int64_t row,
                                    std::int64_t column) {

@@ -1,4 +1,4 @@
-// Implements the autograd function of the cross entropy by clusters, and the same losses by ATen's
+// Implements the cross entropy over clusters of the vocabulary, by our own kernels and by ATen's
 // operations.
 
 #include "kernels/softmax.h"
@@ -46,7 +46,7 @@ at::Tensor head_targets(const at::Tensor& ids, const std::vector<std::int64_t>& 
   const auto clusters = static_cast<std::int64_t>(ends.size());
   const std::int64_t head_size = ends.front() + clusters - 1;
   at::Tensor targets = ids.clone();
-  // Each cluster overwrites the targets that the previous clusters set for its ids.
+  // Iteration i also sets the targets of later clusters' ids, which later iterations overwrite.
   for (std::size_t i = 1; i < ends.size(); ++i) {
     targets.masked_fill_(ids.ge(ends[i - 1]), head_size - static_cast<std::int64_t>(i));
   }
@@ -65,8 +65,8 @@ bool are_shared(const SoftmaxWeights& weights) {
   return weights.weights.size() < weights.ends.size();
 }
 
-// Returns one tensor per cluster, and splits a tensor that all clusters share. One split has one
-// gradient, whereas every narrow() would have a gradient of the tensor's full size.
+// Returns one tensor per cluster, and splits a tensor that all clusters share. The backward pass of
+// one split makes one gradient, whereas every narrow() would make one of the tensor's full size.
 std::vector<at::Tensor> by_cluster(const SoftmaxWeights& weights,
                                    const std::vector<at::Tensor>& tensors) {
   if (!are_shared(weights)) return tensors;
@@ -148,7 +148,7 @@ ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weight
   return result;
 }
 
-// Returns the same weights, with a separate table and a separate bias for every cluster.
+// Returns the same weights, with separate tensors of weights and biases for every cluster.
 SoftmaxWeights separated(const SoftmaxWeights& weights) {
   SoftmaxWeights separate = weights;
   separate.weights = by_cluster(weights, weights.weights);
@@ -156,8 +156,8 @@ SoftmaxWeights separated(const SoftmaxWeights& weights) {
   return separate;
 }
 
-// Returns the logits [rows, columns] of `cluster` over its own table. For the head (cluster 0), one
-// logit for each other cluster follows.
+// Returns the logits [rows, columns] for the ids of `cluster`. For the head (cluster 0), one logit
+// for each other cluster follows. `weights` must come from separated().
 at::Tensor cluster_logits(const at::Tensor& states, const SoftmaxWeights& weights,
                           std::size_t cluster) {
   const at::Tensor& projection = weights.projections[cluster];
@@ -184,7 +184,7 @@ at::Tensor join_clusters(const at::Tensor& head, const at::Tensor& states,
                          const SoftmaxWeights& weights) {
   std::vector<at::Tensor> parts = {head.narrow(1, 0, weights.ends.front())};
   for (std::size_t i = 1; i < weights.ends.size(); ++i) {
-    // In the head, the clusters come after its own ids, the last cluster first (head_targets()).
+    // In the head, the other clusters come after the ids, the last cluster first (head_targets()).
     const std::int64_t column = head.size(1) - static_cast<std::int64_t>(i);
     parts.push_back(head.narrow(1, column, 1) + cluster_log_softmax(states, weights, i));
   }

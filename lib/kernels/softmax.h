@@ -9,15 +9,14 @@
 
 namespace ql::kernels {
 
-// On the CPU the [rows, ids] matrices of logits and probabilities exist only in parts, in a buffer
-// for a block of rows (softmax_blocks(), below). If a gradient is wanted, all gradients are
-// computed in the same pass as the losses, and the forward pass hands the gradients of states,
-// weights, biases and projections to the backward pass. On other devices, autograd keeps the
-// complete logits.
+// On the CPU, cross_entropy() keeps only parts of the [rows, ids] matrices of logits and
+// probabilities, in a buffer for a block of rows (softmax_blocks(), below). If gradients are
+// wanted, the forward pass computes them together with the losses, and hands them to the backward
+// pass. On other devices, autograd keeps the complete logits.
 
 // Holds the weights of the softmax, or their gradients. The head has one logit for each id of the
-// first cluster, and one for each other cluster; a tail has one for each id of its cluster. With
-// one cluster this is the plain softmax.
+// first cluster, and one for each other cluster. Each other cluster has a tail with one logit for
+// each of its ids. With one cluster this is the plain softmax.
 struct SoftmaxWeights {
   std::vector<std::int64_t> ends;       // for each cluster, one more than its last id
   std::vector<at::Tensor> weights;      // [ids, width]: one per cluster, or one for all ids
@@ -27,9 +26,9 @@ struct SoftmaxWeights {
   at::Tensor cluster_bias;              // [clusters - 1]
 };
 
-// On the CPU, if no gradients are wanted, the losses of up to this many rows are computed in pieces
-// of columns, unless the caller itself is computing a piece (machine/threads.h). With more rows,
-// callers should divide the rows into pieces.
+// On the CPU, the losses of up to this many rows are computed in pieces of columns
+// (machine/threads.h). The exceptions are calls that need gradients, and calls from inside a piece.
+// A caller with more rows should divide them into pieces.
 constexpr std::int64_t kFewSoftmaxRows = 512;
 
 // Returns -log p(target) [rows] for states [rows, d_model] and targets [rows] int64, in the rows'
@@ -38,10 +37,11 @@ constexpr std::int64_t kFewSoftmaxRows = 512;
 //   p(target) = softmax(z)[target]                         target in the first cluster
 //   p(target) = softmax(z)[cluster i] softmax(y)[target]   target in cluster i
 //
-// The forward pass computes gradients for one common factor of all rows, as in a sum or a mean of
-// the losses. With different factors the gradients are exact, too, but the backward pass computes
-// the logits once more. A second backward pass also does so. For a tail without targets, the
-// gradient of its weights is zero, or undefined if the tail has weight tensors of its own.
+// The forward pass computes the gradients of the sum of the losses. The backward pass scales them
+// if all rows get the same incoming gradient, as from a sum or a mean of the losses. With different
+// incoming gradients, and in a second backward pass, it computes the logits again. The result is
+// exact in all cases. For a tail without targets, the gradients of weights and biases are zero, or
+// undefined if the tail has tensors of its own.
 at::Tensor cross_entropy(const at::Tensor& states, const SoftmaxWeights& weights,
                          const at::Tensor& targets);
 
@@ -57,9 +57,9 @@ at::Tensor cross_entropy_sum(const at::Tensor& states, const SoftmaxWeights& wei
 // the rows at a time.
 at::Tensor log_probabilities(const at::Tensor& states, const SoftmaxWeights& weights);
 
-// Returns logits [rows, ids] whose softmax is p(id): an id of the first cluster has the head's
-// logit of the id, and an id of another cluster has the head's logit of that cluster plus log
-// softmax(y)[id], with the tail's logits y.
+// Returns logits [rows, ids] whose softmax is p(id). An id of the first cluster has its logit in
+// the head. An id of another cluster has the head's logit of that cluster plus log softmax(y)[id],
+// with the tail's logits y.
 at::Tensor logits(const at::Tensor& states, const SoftmaxWeights& weights);
 
 // Holds the rows of a batch, grouped by the cluster of the vocabulary that a row's id belongs to
@@ -67,7 +67,7 @@ at::Tensor logits(const at::Tensor& states, const SoftmaxWeights& weights);
 struct ClusterRows {
   at::Tensor rows;                   // [rows] int64
   at::Tensor ids;                    // [rows] int64, counted from the first id of the cluster
-  at::Tensor places;                 // [rows] int64: the index of row i in `rows`
+  at::Tensor places;                 // [rows] int64: element i is the index of row i in `rows`
   std::vector<std::int64_t> begins;  // index of each cluster's first row in `rows`, then the end
 
   std::int64_t count(std::size_t cluster) const { return begins[cluster + 1] - begins[cluster]; }
@@ -81,13 +81,13 @@ struct ClusterRows {
 
 // Groups rows by their `ids` [rows] int64, which must be below ends.back(); `ends` ascends and has
 // the end of every cluster's ids. The tensors are made on the CPU and copied to the device of
-// `ids`, so that the host waits for another device once, and not once per cluster.
+// `ids`, so that the host waits for this device once, and not once per cluster.
 ClusterRows rows_by_cluster(const at::Tensor& ids, const std::vector<std::int64_t>& ends);
 
-// Returns the targets of the head. An id of the first cluster is its own target. For an id of
-// cluster i > 0 the target is column head_size - i of the head's head_size columns: the columns of
-// the other clusters follow the ids of the first cluster in reverse order, as in the public code,
-// which reads column -i.
+// Returns the targets of the head. An id of the first cluster is its own target. The target of an
+// id of cluster i > 0 is column head_size - i, where the head has head_size columns. So the columns
+// of the other clusters follow the ids of the first cluster in reverse order. The public
+// Transformer-XL code has this order, too: it reads column -i.
 at::Tensor head_targets(const at::Tensor& ids, const std::vector<std::int64_t>& ends);
 
 // Returns the losses of cross_entropy() on any device, by operations that autograd knows.
@@ -97,15 +97,15 @@ at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weigh
 // The rest of this file is for softmax_blocks(), which computes cross entropy and its gradients by
 // blocks of rows and panels of columns, on the CPU and outside of autograd.
 
-// Every block of rows reads all weights and adds to all their gradients, so a block should have
-// many rows. The exponentials of a block are kept until their sums are known: at most
-// kBlockElements, unless kSmallestBlock rows have more. In float32, kBlockElements is just below
-// the largest size that the C library keeps for the next step (keep_freed_memory() in
-// machine/threads.h).
+// If gradients are wanted, a block of rows keeps its exponentials until their sums are known. They
+// are at most kBlockElements, except that a block may always have kSmallestBlock rows. Blocks
+// should have many rows, because all weights are read, and all their gradients are updated, once
+// for each block. In float32, kBlockElements is just below the largest size that the C library
+// keeps for the next step (keep_freed_memory() in machine/threads.h).
 constexpr std::int64_t kBlockElements = std::int64_t{7} << 20;
 constexpr std::int64_t kSmallestBlock = 128;
-// A panel of columns is exponentiated and multiplied while it is in a cache, and one row of the
-// panel fits into the first-level cache.
+// A panel has at most this many columns, so that it is exponentiated and multiplied while it is in
+// a cache. One row of a panel fits into the first-level cache.
 constexpr std::int64_t kPanelColumns = 2048;
 
 // All tensors are contiguous and, except for the targets, of one dtype, float32 or float64.
@@ -116,17 +116,16 @@ struct SoftmaxRows {
   at::Tensor state_gradient;  // output [rows, width]; undefined: not wanted
 };
 
-// Describes some columns of the softmax. The columns of several sets follow one another in the
-// sets' order.
+// Describes a set of columns of the softmax. All columns are numbered in the order of the sets.
 struct SoftmaxColumns {
   at::Tensor weight;                          // [columns, width]
   at::Tensor bias;                            // [columns]
   at::Tensor weight_gradient, bias_gradient;  // outputs of these shapes; undefined: not wanted
 };
 
-// Returns the losses [rows]. With factors it also writes the gradients of sum(factors * losses),
-// and there must be at least one row. To compute gradients it needs a buffer of at most 7 * 2^20
-// elements, or of 128 rows of exponentials if these rows have more elements.
+// Returns the losses [rows]. With factors, which need at least one row, it also writes the
+// gradients of sum(factors * losses). For these it needs a buffer of at most kBlockElements
+// elements, or of kSmallestBlock rows of exponentials if these rows have more elements.
 at::Tensor softmax_blocks(const SoftmaxRows& rows, const std::vector<SoftmaxColumns>& columns);
 
 }  // namespace ql::kernels

@@ -187,7 +187,8 @@ class SoftmaxBlock {
   Real* state_gradient(std::int64_t row) const {
     return data<Real>(rows_.state_gradient) + (first_ + row) * width_;
   }
-  // Returns every row's maximum over the panels up to this one; in read_panels(), over this alone.
+  // Returns every row's maximum over all panels up to `panel`, or in read_panels() over `panel`
+  // alone.
   Real* maxima(std::size_t panel) {
     return maxima_.data() + panel * static_cast<std::size_t>(size_);
   }
@@ -385,8 +386,9 @@ class SoftmaxBlock {
   const bool with_gradients_ = rows_.factors.defined();
   const std::int64_t width_ = rows_.states.size(1);
   const std::int64_t all_columns_ = panels_.back().offset + panels_.back().size;
-  // This is the number of elements of exponentials_ per row. With gradients it is the number of all
-  // columns, otherwise that of one panel, because then a panel is not needed after it was read.
+  // exponentials_ has this many elements per row. With gradients it has one for each column.
+  // Without gradients it has room for one panel only, because a panel is not needed after it was
+  // read.
   const std::int64_t pitch_ =
       with_gradients_ ? all_columns_ : std::min(all_columns_, kPanelColumns);
   std::int64_t size_ = 0;               // rows of a block

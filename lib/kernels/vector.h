@@ -67,7 +67,7 @@ namespace ql::kernels {
 // for processors with AVX2 and FMA, and for processors with AVX-512. The program chooses a version
 // when it runs.
 //
-// Write the loop as a QL_VECTOR_BODY template; from NAME_body, QL_VECTOR_KERNEL makes
+// Write the loop as a QL_VECTOR_BODY template NAME_body. QL_VECTOR_KERNEL then makes
 // NAME(arguments), and NAME_in(version, arguments) for a given version. A body has no lambdas and
 // should call only other bodies and small inline functions, because the compiler need not inline
 // anything else. A body sums in several lanes, because the compiler keeps the order of
@@ -75,7 +75,7 @@ namespace ql::kernels {
 // (Register, below) takes the size of a vector register in bytes as its first template argument;
 // QL_REGISTER_KERNEL makes the kernel of such a body.
 
-// A sum has this many lanes. They fill two AVX registers of float, or one of AVX-512.
+// A sum is computed in this many lanes. They fill two AVX registers of float, or one of AVX-512.
 constexpr std::int64_t kLanes = 16;
 
 template <typename Real>
@@ -132,8 +132,7 @@ QL_VECTOR_BODY float exponential(float x) {
 }
 QL_VECTOR_BODY double exponential(double x) { return std::exp(x); }
 
-// Loops over vectors handle elements of bfloat16 by their bits, which are the upper half of a
-// float's bits.
+// Kernels handle elements of bfloat16 by their bits, which are the upper half of a float's bits.
 
 using Bfloat16Bits = std::uint16_t;
 
@@ -190,8 +189,9 @@ QL_VECTOR_BODY float load_number(Bfloat16Bits from) {
 QL_VECTOR_BODY float load_number(float from) { return from; }
 QL_VECTOR_BODY double load_number(double from) { return from; }
 
-// Register declares vectors of the size of a register by GCC's vector extension, which Clang
-// supports, too. They are for kernels that do not leave the use of registers to the compiler.
+// Register declares vectors that have the size of a register. It uses GCC's vector extension, which
+// Clang supports, too. The vectors are for kernels that do not leave the use of registers to the
+// compiler.
 
 template <typename Real, int kBytes>
 struct Register {
@@ -202,9 +202,9 @@ struct Register {
 };
 
 // The functions below take vectors by reference: for vectors wider than the portable registers, the
-// calling convention of arguments by value is not defined. The memory that they access need not be
-// aligned. Memory is read and written by assignment, not by std::memcpy(), so that the compiler
-// keeps vectors in registers.
+// calling convention of arguments by value is not defined. The memory that the functions access
+// needs only the alignment of an element. Memory is read and written by assignment, not by
+// std::memcpy(), so that the compiler keeps vectors in registers.
 
 // Vector is kBytes of consecutive elements in memory, aligned as a single element is.
 template <typename Number, int kBytes>
@@ -292,9 +292,10 @@ QL_VECTOR_BODY void exponentiate(typename Register<double, kBytes>::Vector& x) {
   }
 }
 
-// Returns the index in concat(a, b) of the element that exchange() moves to `lane` of a, or of b
-// with kSecond. From every two neighbouring blocks of kStep lanes, the new a takes the first block
-// of a, then that of b. The new b takes the second blocks.
+// exchange() gives new values to a and b. From every two neighbouring blocks of kStep lanes, the
+// new a takes the first block of a, then that of b; the new b takes the second blocks. This
+// function returns the index in concat(a, b) of the element that comes to `lane` of the new a, or
+// with kSecond of the new b.
 template <int kSize, int kStep, bool kSecond>
 constexpr int exchanged_lane(int lane) {
   const bool from_a = (lane & kStep) == 0;
