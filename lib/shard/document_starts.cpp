@@ -1,4 +1,4 @@
-// Implements reading, writing and spooling of documents.zst, piece by piece.
+// Reads and writes documents.zst piece by piece, and collects document starts in a temporary file.
 
 #include "shard/document_starts.h"
 

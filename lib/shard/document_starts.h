@@ -35,7 +35,7 @@ class DocumentAges {
   std::optional<std::int64_t> next_start() const;
 
  private:
-  std::int64_t start_ = 0;  // of the document of age()'s last position
+  std::int64_t start_ = 0;  // start of the document that age() saw last
   std::deque<std::int64_t> ahead_;
 };
 
@@ -43,8 +43,8 @@ class DocumentAges {
 
 constexpr const char* kDocumentStartsFile = "documents.zst";
 
-// Reads the starts in order. Memory holds only one piece of the starts, because there may be too
-// many.
+// Reads the starts in order. Memory holds only one piece of the starts, because memory may be too
+// small for all of them.
 class DocumentStartsReader {
  public:
   static constexpr std::int64_t kNone = INT64_MAX;
@@ -56,8 +56,8 @@ class DocumentStartsReader {
   bool ended() const { return at_ == starts_.size(); }
   // Returns the position where the next document starts, or kNone after the last.
   std::int64_t next() const { return ended() ? kNone : starts_[at_]; }
-  // Moves on to the next start; must not be called when ended() is true. Throws FormatError unless
-  // the starts ascend strictly from 0 and are below the number of tokens.
+  // Moves on to the next start; must not be called when ended() is true. Like the constructor,
+  // throws FormatError unless the starts ascend strictly from 0 and are below the number of tokens.
   void pass() {
     ++at_;
     if (ended()) read_piece();
@@ -95,7 +95,8 @@ class SpooledStarts {
  public:
   static constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
 
-  // The first full piece creates the temporary file in `folder`, which must outlive this object.
+  // When the first piece is full, add() creates the temporary file in `folder`, which must outlive
+  // this object.
   explicit SpooledStarts(const NewFolder& folder) : folder_(folder) {}
 
   void add(std::int64_t start);

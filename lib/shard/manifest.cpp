@@ -1,4 +1,4 @@
-// Implements the checks of a manifest, its checksum, its history and its summary.
+// Reads, checks, writes and summarizes manifests, and records how their data was made.
 
 #include "shard/manifest.h"
 
@@ -272,14 +272,15 @@ Manifest manifest_from_json(const Json& json, const std::string& where) {
   return manifest;
 }
 
-// The history of an input is kept for at most this many generations, and with at most this many
-// bytes. A generation adds at most three levels of nesting, so eight stay far below the 64 levels
-// that base/json.h reads.
+// A generation of a history is the provenance of one run of a program. The history of an input
+// keeps at most kMostGenerations. Together with the provenance of this run, it takes at most
+// kMostLineageBytes. A generation adds at most three levels of nesting, so eight stay far below the
+// 64 levels that base/json.h reads.
 constexpr int kMostGenerations = 8;
 constexpr std::size_t kMostLineageBytes = std::size_t{256} << 10;
 
-// A history with more levels is shortened. Readers allow 64 levels, and the stream header or
-// manifest around the history has a few levels itself.
+// A history with more levels of nesting is shortened. Readers allow 64 levels, and the stream
+// header or manifest around the history has a few levels itself.
 constexpr int kDeepest = 48;
 
 // Returns the number of nested levels of objects and lists.

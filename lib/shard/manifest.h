@@ -102,7 +102,7 @@ Manifest manifest_from_json(const Json& json, const std::string& where);
 
 // Returns the provenance() of this run (base/provenance.h) with `input` added under the key
 // "input". `input` is the provenance of the data that was read, or a list of objects that each have
-// a "provenance". Old generations are left out when the history grows long or deep, so that data
+// a "provenance". When this history grows long or deep, its oldest parts are left out, so that data
 // may be joined and packed again without limit.
 Json lineage(const Json& configuration, const Json& input);
 

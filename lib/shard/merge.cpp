@@ -1,4 +1,4 @@
-// Implements the merge shard by shard, and the comparison of the parts' names.
+// Merges packed folders shard by shard, and compares the names of the folders.
 
 #include "shard/merge.h"
 
@@ -35,8 +35,8 @@ std::pair<std::string, Numbers> numbered(const std::string& name) {
   return {text, numbers};
 }
 
-// Holds pairs of parts that share a property. A message names the first pair, and the number of the
-// other pairs.
+// Holds the names of pairs of folders that share a property. A message names the first pair, and
+// states the number of the other pairs.
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 std::string others(const Pairs& pairs, const char* what) {
@@ -59,7 +59,7 @@ std::string descending_names(const std::vector<std::string>& names) {
 
 void note_part_order(const MultiReader& data) {
   std::vector<std::string> names;
-  std::map<std::string, std::string> places, hashes;  // each with its first part's name
+  std::map<std::string, std::string> places, hashes;  // each with the name of its first folder
   Pairs same_place, same_data;
   for (const TokenReader& part : data.folders()) {
     names.push_back(part.name());

@@ -30,10 +30,10 @@ struct Joined {
 };
 
 // Makes `folder` from the shards of `data`. Each shard becomes a hard link to the old file where
-// possible, otherwise a copy. Every shard is read once: the hash of each file must be the
-// manifest's, and all ids are decoded, because data_hash covers the ids and cannot be computed from
-// the parts' hashes. Document starts are read in pieces, and one shard is open at a time, so that
-// memory and open files do not grow with the data.
+// possible, otherwise a copy. Every shard is read once. The hash of its file must be the
+// manifest's. All ids are decoded for data_hash, which cannot be computed from the parts' hashes.
+// Document starts are read in pieces, and one shard is open at a time, so that memory and open
+// files do not grow with the data.
 //
 // `header` is made by MultiReader::header(). The shards keep their sizes; `options` cannot change
 // them. Throws the errors of reading and of NewPack. After an error nothing of the new folder

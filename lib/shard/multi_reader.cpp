@@ -1,4 +1,5 @@
-// Implements the reading of several folders: positions, ranges, cursors and merged headers.
+// Reads several packed folders as one: finds the folder of a position, parses ranges, and combines
+// the folders' manifests.
 
 #include "shard/multi_reader.h"
 
@@ -119,8 +120,8 @@ const std::vector<std::int64_t>& MultiReader::document_starts() const {
     const TokenReader& reader = readers_[folder];
     DocumentStartsReader starts(reader.place(), reader.manifest());
     if (folder == 0) {
-      // The reader has checked that the file has the size in the manifest. So a wrong number of
-      // documents reserves at most 8 bytes of memory per byte of the file.
+      // DocumentStartsReader has checked that the file has the size that the manifest states. So at
+      // most 8 bytes per byte of the file are reserved, even if the number of documents is wrong.
       all.reserve(static_cast<std::size_t>(
           std::min(documents_, reader.manifest().document_starts.bytes_compressed)));
     }

@@ -49,8 +49,9 @@ class MultiReader {
   // FormatError when the vocabulary's file of any folder is damaged.
   StreamHeader header(const Json& configuration) const;
   const std::deque<TokenReader>& folders() const { return readers_; }
-  // Returns the unknown manifest keys on which all folders that have them agree. Throws Error when
-  // the folders together have more unknown keys than a manifest may have.
+  // Returns the manifests' unknown keys (ql-manifest(5)) with their values. Leaves out a key if two
+  // folders have different values of it. Throws Error when the folders together have more unknown
+  // keys than a manifest may have.
   Json unknown_keys() const;
 
   // Returns the range of tokens that a range of documents has. Reads the document starts up to the
@@ -62,15 +63,15 @@ class MultiReader {
 
   // Returns the positions where documents start, ascending; the first is 0 (empty data has none).
   // The first call reads all positions and keeps them in memory, with 8 bytes each.
-  // DocumentStartsReader holds one piece of the positions at a time.
+  // DocumentStartsReader (shard/document_starts.h) needs less memory: it holds one piece at a time.
   const std::vector<std::int64_t>& document_starts() const;
 
-  // read() and frame_bytes() do the same as in TokenReader, for the tokens of all folders. A folder
-  // that no cursor reads any more is closed, because many open folders would exceed a process's
-  // limit of open files.
+  // Does the same as TokenReader::read(), for the tokens of all folders. A folder that no cursor
+  // reads any more is closed, because many open folders would exceed a process's limit of open
+  // files.
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
-  // Returns the value of the first folder that has tokens, because the parts of a corpus are
-  // usually packed with the same frame size.
+  // Returns TokenReader::frame_bytes() of the first folder that has tokens. The parts of a corpus
+  // are usually packed with the same frame size.
   std::int64_t frame_bytes();
 
   // Sends the tokens and the document starts of a range to `sink`, while `threads` threads decode
@@ -86,8 +87,8 @@ class MultiReader {
   std::vector<std::int64_t> begins_;  // position of each folder's first token, then tokens_
   std::int64_t tokens_ = 0, documents_ = 0;
   mutable std::optional<std::vector<std::int64_t>> document_starts_;
-  // The first vector has the folder that each cursor read last, the second one the number of
-  // cursors in each folder.
+  // The first vector has, for each cursor, the folder that it read last. The second vector has, for
+  // each folder, the number of cursors that read it last.
   std::vector<std::size_t> folder_of_cursor_, cursors_in_folder_;
 };
 

@@ -40,7 +40,8 @@ void NewPack::finish(Manifest& manifest,
                             text.size(), manifest.shards.size(), kLargestManifest),
                 "use larger shards: --shard-tokens");
   }
-  // While the sources still exist, this call finds a manifest that readers would refuse.
+  // This call throws for a manifest that readers would refuse. So the error comes before the user
+  // deletes the sources of the packed data.
   manifest_from_json(json, (path() / "manifest.json").string());
   write_file("manifest.json", text);
   sync();

@@ -20,7 +20,7 @@
 namespace ql::shard {
 
 struct PackOptions {
-  std::int64_t shard_tokens = 64'000'000;  // a shard's last frame may be shorter than the others
+  std::int64_t shard_tokens = 64'000'000;  // need not be a multiple of frame_tokens
   std::int64_t frame_tokens = 65'536;
   std::optional<int> level;  // see FrameCompressor; absent: default_level()
   bool force = false;        // replace an existing packed folder
@@ -33,9 +33,9 @@ struct PackOptions {
 // smaller vocabularies get level 1.
 int default_level(std::int64_t vocabulary_size);
 
-// Makes a packed folder from shards that its user creates with create(). All files are written in a
-// folder with a temporary name next to `folder`; finish() gives that folder its final name. Without
-// finish() nothing remains, and an existing `folder` stays unchanged.
+// Makes a packed folder from shards that the caller creates with create(). All files are written in
+// a folder with a temporary name next to `folder`; finish() gives that folder its final name.
+// Without finish() nothing remains, and an existing `folder` stays unchanged.
 class NewPack : public NewFolder {
  public:
   // Throws the errors of check_pack_target().
@@ -59,7 +59,8 @@ class NewPack : public NewFolder {
   ContentHasher hasher_;
 };
 
-// Packs tokens into a NewPack, with frames of equal size.
+// Packs tokens into a NewPack. All frames of a shard have equal size, except that the last one may
+// be shorter.
 class PackWriter : public TokenSink {
  public:
   // Throws UsageError for sizes that do not fit the format, and the errors of check_pack_target().

@@ -51,8 +51,8 @@ void decode_ids(const void* bytes, std::size_t size, int bytes_per_id, std::vect
 std::int64_t first_id_outside(const TokenId* ids, std::size_t count, std::int64_t vocabulary_size) {
   // Comparisons of signed integers are vectorized on every x86-64 processor, but comparisons of
   // unsigned integers are not. As a signed integer, an id with the highest bit set is negative, so
-  // `bits` finds such ids. The search below runs only for invalid ids and for vocabularies of more
-  // than INT32_MAX entries.
+  // the loop does not count it as too large. Therefore `bits` collects the bits of all ids. The
+  // search below runs only for invalid ids and for vocabularies of more than INT32_MAX entries.
   if (vocabulary_size <= INT32_MAX) {
     const auto size = static_cast<std::int32_t>(vocabulary_size);
     std::int32_t outside = 0;
@@ -238,8 +238,8 @@ void ShardReader::decode_frame(std::size_t frame, FrameBuffer& buffer) const {
   const std::string problem =
       buffer.decompressor.decompress(buffer.stored, entry.content_bytes, content);
   if (!problem.empty()) fail(problem);
-  // If the frame stores a checksum, zstd has verified it. It is the same hash of the same bytes as
-  // entry.checksum and need not be computed again.
+  // If the frame stores a checksum, zstd has compared it with the content. So this checksum
+  // is right, and the content's checksum need not be computed again.
   const std::optional<std::uint32_t> compared = frame_checksum(buffer.stored);
   const std::uint32_t checksum = compared ? *compared : seek_checksum(content, entry.content_bytes);
   if (checksum != entry.checksum) fail("checksum mismatch");

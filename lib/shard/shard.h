@@ -80,7 +80,7 @@ class ShardReader {
               const VocabularyInfo& vocabulary);
 
   std::size_t frames() const { return frames_.size(); }
-  // These positions count the tokens of the complete data, not of the shard.
+  // These functions return positions in the complete data, not in the shard.
   std::int64_t frame_begin(std::size_t frame) const { return frame_begins_[frame]; }
   std::int64_t frame_end(std::size_t frame) const { return frame_begins_[frame + 1]; }
   // Returns the number of bytes that the frame takes in a FrameBuffer.

@@ -1,4 +1,5 @@
-// Implements reading by cursors and decoding ahead, with a limited number of open shards.
+// Reads tokens at any position of a packed folder, decodes frames ahead of their use, and limits
+// the number of open shards.
 
 #include "shard/token_reader.h"
 
@@ -44,8 +45,8 @@ TokenReader::TokenReader(const fs::path& folder)
 }
 
 // Returns the shard that holds a position of the data. Throws the errors of ShardReader. The most
-// recently opened shards stay open. The seek tables of all shards that were used stay in memory
-// until they have more than kMostKnownFrames frames.
+// recently opened shards stay open. The seek tables of all used shards stay in memory. All of them
+// are dropped before they have more than kMostKnownFrames frames together.
 std::shared_ptr<ShardReader> TokenReader::shard_at(std::int64_t position) {
   const auto next = std::upper_bound(begins_.begin(), begins_.end(), position);
   const auto shard = static_cast<std::size_t>(next - begins_.begin()) - 1;

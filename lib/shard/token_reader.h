@@ -21,9 +21,9 @@ namespace ql::shard {
 
 // Reads a packed folder at any position. The constructor opens the manifest only. A shard is
 // opened, and checked against the manifest, when a token of this shard is first read, so opening a
-// folder takes no longer for many shards. Only one thread may use an object. Several cursors may
-// read far apart (each keeps its own frame). Every error in a file is a FormatError or SystemError
-// that names the file.
+// folder takes no longer for many shards. Only one thread may use an object. This thread may read
+// at several distant positions in turn, each by its own cursor, as read() describes. Every error in
+// a file is a FormatError or SystemError that names the file.
 class TokenReader {
  public:
   // `folder` holds manifest.json. The manifest's own path is accepted, too.
@@ -43,13 +43,13 @@ class TokenReader {
   // depend on the compression.
   const std::string& hash() const { return manifest_.data_hash; }
 
-  // Copies tokens [begin, begin + count) to `out`. `cursor` is the number of one of several
-  // independent cursors, each of which caches its last frame; batch row b uses cursor b. Throws
-  // FormatError on damage and std::out_of_range outside the data. Memory holds one decoded frame
-  // for each cursor that was used.
+  // Copies tokens [begin, begin + count) to `out`. `cursor` is the number of a cursor. Each cursor
+  // caches the frame that it read last; row b of a batch uses cursor b. Throws FormatError on
+  // damage and std::out_of_range outside the data. Memory holds one decoded frame for each cursor
+  // that was used.
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
-  // Returns the number of bytes of the first frame when decoded; qlbin pack makes no other frame
-  // larger. Opens the first shard.
+  // Returns how many bytes the decoded ids of the first frame take in memory; qlbin pack makes no
+  // other frame larger. Opens the first shard.
   std::int64_t frame_bytes();
   // Calls use(ids, count) for tokens [begin, end) in order, with at most one frame per call, while
   // `threads` threads decode the following frames. Throws the errors of read(), after all tokens

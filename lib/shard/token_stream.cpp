@@ -1,4 +1,4 @@
-// Implements the writer and the reader of token streams, block by block.
+// Writes and reads token streams, block by block, and checks what it reads.
 
 #include "shard/token_stream.h"
 
@@ -21,7 +21,7 @@ struct TokenStreamReader::State {
   DataInput input;
   StreamHeader header;
   std::int64_t block_number = -1;  // of the last block that was read
-  std::string block_bytes;         // of this block; longer if an earlier block was longer
+  std::string block_bytes;         // begins with this block; its size never shrinks
   std::string_view type, payload;  // parts of block_bytes
   bool pending = false;            // this block was read, but not returned yet
   bool finished = false;

@@ -69,8 +69,7 @@ constexpr std::string_view kEndBlock = "ENDS";
 
 // The token stream flows through the pipe between the tools. ql-token-stream(5) describes its
 // bytes: a self-describing header, blocks with their own length and checksum, document starts, and
-// an end block with totals. By the end block a reader distinguishes a producer that finished from
-// one that died.
+// an end block with totals. From the end block a reader knows that the stream is complete.
 struct StreamHeader {
   VocabularyInfo vocabulary;
   std::string vocabulary_text;  // the vocabulary's complete file; may be ""
@@ -79,8 +78,8 @@ struct StreamHeader {
 
 // Returns a sink that writes a token stream. The sink's finish() writes the buffered tokens and the
 // end block; without an end block readers report that the producer did not finish. Throws Error
-// when the provenance makes the header longer than 1 MiB (that of base/provenance.h does not), or
-// when the vocabulary's text exceeds its limit.
+// when the provenance makes the header longer than 1 MiB, or when the vocabulary's text exceeds its
+// limit. The result of provenance() (base/provenance.h) is always short enough.
 std::unique_ptr<TokenSink> make_stream_writer(ByteSink sink, const StreamHeader& header);
 
 // Returns true for "-", a pipe, and a file that begins like a token stream; false for a packed

@@ -1,4 +1,5 @@
-// Implements frames on top of libzstd, and the seek table at a shard's end.
+// Compresses and decompresses frames with libzstd, and reads and writes the seek table at a shard's
+// end.
 
 #include "shard/zstd_frame.h"
 

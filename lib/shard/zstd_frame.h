@@ -53,9 +53,9 @@ class FrameStreamWriter {
   // `level` is 1 to 22, as for FrameCompressor; 0 counts as 1. The content will have `content_size`
   // bytes.
   FrameStreamWriter(int level, std::int64_t content_size);
-  // Adds content. Returns the part of the frame that is ready, or with `ends` the rest of the
-  // frame. The result is valid until the next call. Throws Error when the content is longer or
-  // shorter than announced.
+  // Adds content. Returns the part of the frame that is ready. If `ends` is true, this is the last
+  // content, and the function returns the rest of the frame. The result is valid until the next
+  // call. Throws Error when the content is longer or shorter than `content_size`.
   std::string_view compress(std::string_view content, bool ends);
 
  private:
@@ -63,7 +63,8 @@ class FrameStreamWriter {
   std::string ready_;
 };
 
-// Reads a file that is one zstd frame. Takes memory for the frame's window, at most 128 MiB.
+// Reads a file that is one zstd frame. Takes at most 128 MiB of memory for the latest content, to
+// which the frame may refer back (zstd's window).
 class FrameStreamReader {
  public:
   // Throws FormatError unless the frame states a content of `content_size` bytes. `file` must
@@ -71,7 +72,7 @@ class FrameStreamReader {
   FrameStreamReader(const RandomAccessFile& file, std::string name, std::int64_t content_size);
   // Reads exactly `size` bytes of content. The call that reads the last bytes also checks the
   // frame's checksum, and that the file ends there. If the content is empty, a call with size 0
-  // does so. Throws FormatError for damage.
+  // makes these checks. Throws FormatError for damage.
   void read(void* content, std::size_t size);
 
  private:
@@ -110,9 +111,9 @@ std::uint32_t seek_checksum(const void* content, std::size_t size);
 // Returns the skippable zstd frame that holds the seek table.
 std::string encode_seek_table(const std::vector<SeekEntry>& entries);
 
-// Reads the seek table at the file's end. Throws FormatError unless frames and table fill the file
-// exactly, no frame is empty, and no frame has more than kLargestFrameBytes of content. `name` is
-// for these errors.
+// Reads the seek table at the file's end. Throws FormatError if frames and table do not fill the
+// file exactly, if a frame is empty, or if a frame has more than kLargestFrameBytes of content.
+// `name` is for these errors.
 std::vector<SeekEntry> read_seek_table(const RandomAccessFile& file, const std::string& name);
 
 }  // namespace ql::shard
