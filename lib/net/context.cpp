@@ -1,5 +1,5 @@
-// Implements context lengths: oldest tokens and cones by walking through the stages, and the
-// paper's formula.
+// Computes context lengths: exactly, by following states from layer to layer down to the tokens,
+// and by the paper's formula.
 
 #include "net/context.h"
 
@@ -13,9 +13,9 @@ namespace {
 // that it depends on, relative to the segment's first token. The memory needs no entries of its
 // own, because every step computes the same states, one segment of tokens later.
 //
-// A later state can reach further back than an earlier one only after a layer with a limited
-// window, and only with dilated attention, a compressed memory, or averaging without recurrence
-// (stays_ordered()). Otherwise no state of a run reaches further back than the first one.
+// Usually no state of a StateRun reaches further back than the first one. A later state can reach
+// further back only after a layer with a limited window. The network must also have dilated
+// attention, a compressed memory, or averaging without recurrence (stays_ordered()).
 struct States {
   std::vector<std::int64_t> oldest;  // a single entry when all are equal
   bool ordered = true;               // no state reaches further back than an earlier one
@@ -40,7 +40,7 @@ bool stays_ordered(const Geometry& geometry, std::size_t stage, bool ordered) {
   switch (geometry.stages[stage].source) {
     case Stage::Source::kLayer:
       // Without a span every query sees all keys before it. With a compressed memory the first
-      // query of a segment reaches further back than the last query of the previous segment.
+      // query of a segment can reach further back than the last query of the previous segment.
       return before.span == 0 ||
              (ordered && geometry.dilations.back() == 1 && before.compressed_memory == 0);
     case Stage::Source::kAveraged:
@@ -85,7 +85,7 @@ std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry) {
                    });
     }
     states.ordered = stays_ordered(geometry, stage, ordered);
-    if (before.feeds_layer()) all[stage - 1].oldest = {};  // no other stage reads it
+    if (before.feeds_layer()) all[stage - 1].oldest = {};  // only this stage reads them
   }
   std::vector<std::int64_t> oldest = std::move(all.back().oldest);
   oldest.resize(segment, oldest.front());
@@ -133,8 +133,8 @@ ContextLength paper_context(const Network& network, const Lengths& lengths) {
   ContextLength context;
   for (std::size_t stage = 1; stage < geometry.stages.size(); ++stage) {
     if (geometry.stages[stage].source != Stage::Source::kAveraged) {
-      // Adds the distance in tokens from the segment's first token back to the oldest state that
-      // the stage's first state depends on.
+      // Adds the distance in tokens from the segment's first token back to the oldest state from
+      // which the stage's first state is computed.
       visit_inputs(geometry, stage, 0, true, [&](const StateRun& run) {
         context.minimum -= run.first * geometry.stages[run.stage].stride;
       });

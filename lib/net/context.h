@@ -24,13 +24,12 @@ namespace ql::net {
 std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry);
 
 // The cone of an output state has all states, in every stage down to the tokens, on which the
-// output state depends. Drawings use the cone: it shows the states between the tokens of
-// oldest_dependencies() and the output.
+// output state depends. qlctx draws the cone.
 
 // cone[stage][k][i] is true when the output state depends on state i of the segment k steps ago,
 // where k = 0 is the step of the output state itself. If a state was computed again in several
-// steps, each version counts separately. The largest k is that of the oldest dependency in any
-// stage.
+// steps, each version counts separately. All stages have entries up to the same k, the k of the
+// cone's oldest state.
 using Cone = std::vector<std::vector<std::vector<bool>>>;
 
 // Returns the cone of the output state at `position` (0 to n_s - 1) of a step whose memories are

@@ -1,4 +1,5 @@
-// Implements the counts of operations, parameters and memory, and the search for cutoffs.
+// Counts the operations, parameters and memory of a network, and searches for the cutoffs of an
+// adaptive softmax.
 
 #include "net/cost.h"
 
@@ -29,8 +30,8 @@ std::vector<Cluster> clusters(const Network& network) {
 namespace {
 
 constexpr std::size_t kMostCutoffs = 3;
-// Each candidate is larger than the previous one by a tenth, but at least by 1. This is fine
-// enough, because the number of multiplications changes little near the best cutoffs.
+// Each candidate for a cutoff is larger than the previous one by a tenth, at least by 1. Such steps
+// are small enough, because the number of multiplications changes little near the best cutoffs.
 constexpr double kGrowth = 1.1;
 constexpr double kGoodEnough = 1.1;
 
@@ -135,8 +136,8 @@ static double sum_of_quotients(std::int64_t count, std::int64_t divisor) {
 }
 
 // Returns the number of pairs of a query and a key that the query sees, for all queries of a
-// segment, averaged over the heads. Each state has keys_per_state queries. All these queries count,
-// although only the result of the last one is used.
+// segment, averaged over the heads. The query of a state is repeated for each of its keys_per_state
+// keys. All repetitions count, although only the result of the last one is used.
 static double seen_keys(const Network& network, const Stage& input) {
   const auto segment = static_cast<double>(input.segment_keys());
   const std::int64_t memory = input.memory + input.compressed_memory;
@@ -170,10 +171,11 @@ static AttentionCost softmax_cost(const Network& network, const Stage& input) {
 
 // The products of the keys and values before a block are summed in one matrix, which the queries of
 // the block read. So scores exist only within blocks, for any length of the window. Training keeps
-// keys before and after the feature map and reordered for the matrix products; reordered values;
-// queries before and after the feature map and reordered for each of three matrix products; the
-// quotient; and the sums before each block. Evaluation holds the scores, two more copies of the
-// keys, for the features, and one more copy of the values.
+// four copies of the window: keys before the feature map, after it, and reordered for the matrix
+// products, and reordered values. It keeps six copies of the segment: queries before the feature
+// map, after it, and reordered for each of three matrix products, and the quotient. It also keeps
+// the sums before each block. Evaluation holds the scores, two more copies of the keys for the
+// features, and one more copy of the values.
 static AttentionCost linear_cost(const Network& network, const Stage& input) {
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
   const std::int64_t window = input.window(), segment = input.segment_keys();
@@ -255,16 +257,16 @@ static std::int64_t count_parameters(const Network& network) {
          parameters_of_scales(network) + (network.untie_r ? network.layers() : 1) * biases_u_v;
 }
 
-// Counts the multiplications of the softmax for one state: over all ids, or with cutoffs over the
-// head alone, because the targets decide which tails are needed.
+// Counts the multiplications of the softmax and its projection for one state. With cutoffs only the
+// head counts, because the targets decide which tails are needed.
 static double products_of_head(const Network& network) {
   if (network.vocab_size == 0) return 0;
   const Cluster head = clusters(network).front();
   return static_cast<double>(head.width) * columns_of(network, head);
 }
 
-// Counts the multiplications of two maps: of states from the previous scale to another width, and
-// of a scale's outputs before scales are joined.
+// Counts the multiplications of two maps. One maps states of the previous scale to another width.
+// The other one maps a scale's outputs before the scales are averaged.
 static double products_of_widths(const Network& network, const Stage& stage) {
   if (stage.scale >= network.scales.size()) return 0;
   const auto width = static_cast<double>(stage.width);

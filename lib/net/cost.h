@@ -34,14 +34,14 @@ inline bool shares_embedding(const Network& network) { return network.div_val ==
 // The next two functions compute the cost of a softmax, and find cutoffs that reduce it.
 
 // Returns the average multiplications per token of the softmax and its projections, when id i
-// occurs counts[i] times. Every token needs the head; a token of a later cluster also needs this
-// cluster's tail. `network` must have passed check(); `counts` has vocab_size values, at least one
-// of them positive.
+// occurs counts[i] times. Every token needs the head: the first cluster, and a column for each
+// other cluster. A token of another cluster also needs that cluster (its tail). `network` must have
+// passed check(). `counts` has vocab_size values, at least one of them positive.
 double softmax_products(const Network& network, const std::vector<std::int64_t>& counts);
 
-// Returns up to three cutoffs for this network's widths: the fewest cutoffs whose number of
-// multiplications is at most a tenth above the smallest number found. Returns none if this is true
-// of the plain softmax.
+// Finds, for 0, 1, 2 and 3 cutoffs, the choice with the fewest multiplications at this network's
+// widths. Returns the first of these choices that needs at most a tenth more multiplications than
+// the cheapest of them. With 0 cutoffs the softmax is a plain one.
 std::vector<std::int64_t> propose_cutoffs(const Network& network,
                                           const std::vector<std::int64_t>& counts);
 
@@ -92,7 +92,7 @@ struct Cost {
   // decoder do not.
   double training_flops_per_token = 0;
   // This is the number of states that a stream keeps between steps: inputs of all layers, those
-  // outputs of scales that compression or accumulation reads, and compressed memories.
+  // outputs of scales that compression or the average of the scales reads, and compressed memories.
   std::int64_t memory_states = 0;
   std::int64_t memory_numbers = 0;  // number of elements of these states
 };

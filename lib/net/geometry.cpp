@@ -1,4 +1,5 @@
-// Implements the rules for lengths, the nearest valid lengths, the stages and their inputs.
+// Checks the lengths of a network, finds the nearest valid ones, and computes the lengths of every
+// scale and the states from which each state is computed.
 
 #include "net/geometry.h"
 
@@ -109,8 +110,8 @@ std::string broken_rule(const Network& network, const Lengths& lengths, const Ru
              : fmt::format("a {} network keeps no compressed memory", name);
 }
 
-// Returns "memory 8 or 10", or "segment 4 with memory 8, or segment 8 with memory 10": only lengths
-// that have to change are named.
+// Returns a text such as "memory 8 or 10" or "segment 4 with memory 8, or segment 8 with memory
+// 10". The text names only lengths that have to change.
 std::string describe_changes(const Lengths& lengths, const std::vector<Lengths>& nearest) {
   int changed = 0;
   std::vector<std::string> parts(nearest.size());
@@ -209,8 +210,8 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
       stage.keys_per_state = network.query_only_pooling ? network.rate : 1;
     }
     // The compression to the next scale reads the complete memory of an output. The output of the
-    // last scale has a memory only for accumulation, which reads the newest state of this memory if
-    // all states of the segment are new.
+    // last scale has a memory only for the average of all scales. This average reads the newest
+    // state of the memory if all states of the segment are new.
     const bool last = stage.scale + 1 == network.scales.size();
     const bool reads_one =
         geometry.recurrent && stage.stride > 1 && stage.segment == stage.new_states;
@@ -242,7 +243,7 @@ static StateRun states_at(const Geometry& geometry, std::size_t stage, std::int6
   switch (geometry.pool) {
     case Pool::kDilatedConvolution:
       return {stage, begin + place, rate, of_step};
-    case Pool::kMostUsed:  // any state with enough evicted ones before and after it
+    case Pool::kMostUsed:  // any state with enough evicted states around it
       return {stage, begin + place, input.segment - of_step + 1, 1};
     default:
       return {stage, begin + place * rate, rate, 1};
@@ -250,7 +251,8 @@ static StateRun states_at(const Geometry& geometry, std::size_t stage, std::int6
 }
 
 // Visits the inputs of a layer that uses the pooled states of its segment for queries only
-// (query_only_pooling). The layer is of stage `stage`, whose memory also has keys.
+// (query_only_pooling). The layer's input is stage `stage`. The states of its memory are keys,
+// too.
 static void visit_pooled(const Geometry& geometry, std::size_t stage, std::int64_t index,
                          bool oldest_key, const std::function<void(const StateRun&)>& visit) {
   const Stage& input = geometry.stages[stage];

@@ -41,8 +41,8 @@ struct Stage {
   std::int64_t stride = 1;             // g(i) = c^(i-1): tokens per state
   std::int64_t new_states = 0;         // h(i) = n_s / g(i): states that enter the memory in a step
   std::int64_t span = 0;               // most keys that a query of the layer sees; 0: all
-  // Number of keys in the window for each state of the segment: one for each state that was pooled
-  // into it if only queries read the pooled states (query_only_pooling), otherwise 1.
+  // This is the number of keys in the window for each state of the segment. It is 1, except where
+  // query_only_pooling applies: there each of the `rate` states before pooling is a key.
   std::int64_t keys_per_state = 1;
 
   bool feeds_layer() const { return layer >= 0; }
@@ -61,9 +61,9 @@ struct Geometry {
   std::vector<std::size_t> outputs;     // for each scale, the index of its last layer's output
   std::vector<std::int64_t> dilations;  // each dilation once, in increasing order
 
-  // Returns true when attention decides which old states are kept. Attention read the previously
-  // kept states, so the choice depends on the complete past, even if the kept states themselves are
-  // recent.
+  // Returns true when attention decides which old states are kept. This attention depends on the
+  // states that were kept before. So the choice depends on the complete past, even if the kept
+  // states themselves are recent.
   bool keeps_most_used() const { return lengths.compressed_memory > 0 && pool == Pool::kMostUsed; }
   bool accumulates() const { return outputs.back() + 1 < stages.size(); }
   // Returns the input of the last layer of a scale. The index after the last scale stands for an
@@ -80,18 +80,19 @@ struct Geometry {
 //   Transformer-XL: one scale. Vanilla: one scale, no memory.
 //   Compressive: one scale and n_cm compressed states per layer; n_s must be divisible by c.
 //   same_length needs a memory.
-// Throws the ConfigError of check_layers(), or for wrong lengths one that names the broken rule and
-// the nearest valid lengths.
+// Throws the ConfigError of check_layers(). For wrong lengths, throws a ConfigError that names the
+// broken rule and the nearest valid lengths.
 Geometry make_geometry(const Network& network, const Lengths& lengths);
 // Adds a conflict if the lengths do not fit the network. Adds none if the network's layers are in
 // conflict themselves, because no lengths fit such layers.
 void find_conflicts(const Network& network, const Lengths& lengths, const std::string& where,
                     Conflicts& conflicts);
 
-// Returns the valid lengths nearest to `lengths`. The first element has the nearest lower valid
-// length in the place of every length that breaks a rule, the second element the nearest higher
-// one. If only one of the two lengths exists, both elements have it; equal elements are returned
-// once. Returns only `lengths` when these are valid, and nothing when no lengths fit the network.
+// Returns the valid lengths nearest to `lengths`, as two elements. The first element replaces every
+// length that breaks a rule by the next lower valid length. The second element replaces it by the
+// next higher one. Where only one of these two exists, both elements have it. Equal elements are
+// returned once, so valid `lengths` are returned alone. Returns nothing when no lengths fit the
+// network.
 std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths& lengths);
 
 // The following functions enumerate the inputs of a stage's states, for code that follows states
@@ -105,10 +106,10 @@ struct StateRun {
   std::int64_t first = 0, count = 1, step = 1;
 };
 
-// Calls visit() with runs of all states from which state `index` of a stage's segment is computed;
-// stage 0, the tokens, has none. For each dilation of a layer, the oldest key comes first; with
-// `oldest_key` only this key is visited. With Pool::kMostUsed, the run of a compressed key has all
-// states that this key can be.
+// Calls visit() with runs of all states from which state `index` of a stage's segment is computed.
+// Stage 0, the tokens, has no such states. For each dilation of a layer, the oldest key comes
+// first; with `oldest_key` only this key is visited. With Pool::kMostUsed a compressed key is one
+// of several old states, and its run has all states that attention may have chosen.
 void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t index, bool oldest_key,
                   const std::function<void(const StateRun&)>& visit);
 

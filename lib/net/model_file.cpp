@@ -206,8 +206,8 @@ static bool contains(const std::vector<std::string>& list, const std::string& te
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-// Parses numbers such as "10k", and for list keys texts such as "2,2", as options do. Any other
-// text is parsed as JSON, and is a string if it is not valid JSON.
+// Parses numbers such as "10k" as in options. If the key holds a list, parses texts such as "2,2",
+// too. Any other text is parsed as JSON, and is a string if it is not valid JSON.
 static Json value_from_text(const std::string& key, const std::string& text) {
   if (network_to_json(Network()).value(key, Json()).is_array()) {
     if (const auto list = parse_integer_list(text)) return *list;

@@ -28,11 +28,12 @@ bool is_public_config(const Json& json);
 // Returns the network, with architecture transformer-xl, memory mem_len and segment tgt_len. Newer
 // files lack tgt_len; then the segment is 128, the library's former default. Keys that do not
 // describe the network are ignored. Throws ConfigError for features that this network does not
-// have, such as another attention (the error names the key), and for lengths that do not fit.
+// have, such as another attention (the error names the key), and for values that do not fit.
 Network network_from_public_config(const JsonObject& json);
 
 // These functions read and write model.json of a checkpoint folder, and read presets.
 
+// model.json has this form:
 // {"format": "ql-model", "version": 1, "network": {...}, "vocabulary": {...}, "training": {...},
 //  "provenance": {...}}
 struct ModelFile {
@@ -41,7 +42,7 @@ struct ModelFile {
   // Holds the content of the vocabulary's file, which a checkpoint has next to model.json; "" if
   // the content is unknown. read_model_file() leaves this member empty.
   std::string vocabulary_text;
-  Json training = Json::object();  // lib/train's configuration, as resolved
+  Json training = Json::object();  // lib/train's configuration, defaults included
   Json provenance = Json::object();
 };
 
@@ -54,6 +55,7 @@ void require_weights(const std::filesystem::path& folder, const std::string& nam
 ModelFile read_model_file(const std::filesystem::path& path);
 Json model_file_to_json(const ModelFile& model);
 
+// A preset has this form:
 // {"format": "ql-preset", "version": 1, "about": "...", "network": {...}, "training": {...}}
 struct Preset {
   std::string about;

@@ -10,8 +10,8 @@ constexpr std::array kShortNames{"ql", "xl", "compressive", "multiscale", "vanil
 
 std::vector<bool> Network::resolved_tie_projs() const {
   if (!tie_projs.empty()) return tie_projs;
-  // The public training script ties the projections of all clusters except the first one, which has
-  // the most frequent ids.
+  // The public Transformer-XL code ties the projections of all clusters except the first one, which
+  // has the most frequent ids.
   std::vector<bool> resolved(cutoffs.size() + 1, true);
   resolved.front() = false;
   return resolved;
@@ -345,8 +345,8 @@ void Network::check_layers(const std::string& where) const {
 
 void find_conflicts(const Network& network, const std::string& where, Conflicts& conflicts) {
   const Report report{where, conflicts};
-  // Some rules compute with values, so these rules are checked only if all values are in their
-  // ranges.
+  // Some rules compute with the values of several keys. Such a rule is checked only if these values
+  // are in their ranges.
   Conflicts ranges;
   kLayerKeys(network, key_checker(where, ranges));
   const bool layers_in_range = ranges.size() == 0;

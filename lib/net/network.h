@@ -25,8 +25,8 @@ constexpr auto names_of(Architecture) {
 
 // Pool names the compression between two scales (paper, section 2.3: f_c), and the compression of
 // old memories in the Compressive Transformer (Rae et al., 2020). A pooling that works element by
-// element, without parameters and without attention, is defined in this file alone: by a value, its
-// row in kPools, and its case in pool_groups().
+// element, without parameters and without attention, is defined in this file alone: by its
+// enumerator in Pool, its row in kPools, and its case in pool_groups().
 enum class Pool { kMax, kMean, kConvolution, kDilatedConvolution, kMostUsed };
 
 struct PoolRow {
@@ -85,8 +85,8 @@ enum class Attention {
 };
 constexpr auto names_of(Attention) { return std::array{"softmax", "linear"}; }
 
-// Holds the lengths that may differ between training and evaluation. The struct prevents callers
-// from swapping integer arguments.
+// Holds the lengths that may differ between training and evaluation. A struct keeps them
+// apart from other integer arguments.
 struct Lengths {
   std::int64_t segment = 0;            // n_s, tokens
   std::int64_t memory = 0;             // n_m, states of scale 1
@@ -109,7 +109,7 @@ struct Network {
   // Holds d_model of every scale, the finest first (Donahue et al., 2019; the paper, section 4.2);
   // d_inner changes in proportion. If scale_widths is empty, all scales have d_model.
   std::vector<std::int64_t> scale_widths;
-  std::int64_t output_layers = 0;  // layers after accumulation; 0 for XL, vanilla, Compressive
+  std::int64_t output_layers = 0;  // of the output block; 0 for XL, vanilla, Compressive
   std::int64_t rate = 2;           // compression rate c
   Pool pool = Pool::kMax;
   // If true, the first layer of a coarser scale uses pooled states for the queries only; keys and
@@ -130,8 +130,8 @@ struct Network {
   std::int64_t attention_window = 0;  // most keys that a query sees; 0: no limit
   std::vector<std::int64_t> attention_dilation;  // one for each head; empty: all 1
   Lengths lengths;                               // n_s, n_m, n_cm of training
-  // If true, memories are reset if they belong to another document than the segment's first token
-  // (nn/memory.h).
+  // If true, a step resets the memory's states that belong to another document than the segment's
+  // first token (nn/memory.h).
   bool reset_memory_at_documents = false;
   double dropout = 0.0;
   double dropatt = 0.0;
@@ -155,7 +155,7 @@ struct Network {
   // Returns d_model of a scale (0-based). The index after the last scale stands for the output
   // block.
   std::int64_t width_of(std::size_t scale) const;
-  // Returns true when the states of a scale are mapped before all scales are joined.
+  // Returns true when a learned map changes the states of a scale before all scales are averaged.
   bool maps_into_join(std::size_t scale) const;
   // Returns the network with the d_model and d_inner of a scale's layers.
   Network of_scale(std::size_t scale) const;
@@ -163,9 +163,9 @@ struct Network {
   // Returns the number of layers of all scales and of the output block.
   std::int64_t layers() const;
 
-  // The first function returns true when every layer has a convolution that compresses the layer's
-  // old memories. The second one returns true when every layer also has a decoder of the compressed
-  // memories.
+  // learns_compression() returns true when every layer has a convolution that compresses the
+  // layer's old memories. learns_decoder() returns true when every layer also has a decoder of the
+  // compressed memories.
   bool learns_compression() const;
   bool learns_decoder() const;
 
@@ -180,7 +180,7 @@ struct Network {
 // Describes the parameters, costs and rules of an encoding. nn/encoding.cpp computes its tensors.
 struct EncodingRow {
   static constexpr unsigned kBiases = 1;     // has biases u and v; with untie_r in every layer
-  static constexpr unsigned kVectors = 2;    // scores add query times a vector for each distance
+  static constexpr unsigned kVectors = 2;    // a score adds query times the distance's vector
   static constexpr unsigned kClamped = 4;    // needs clamp_len
   static constexpr unsigned kPlaces = 8;     // encodes indexes in a segment, not distances
   static constexpr unsigned kFeatures = 16;  // works with linear attention
@@ -281,7 +281,8 @@ std::string to_short_text(Architecture architecture);
 
 // Reads the "network" object of model.json or of a preset, and checks the network with check() and
 // make_geometry(). Refuses an unknown key, and suggests the nearest known key. Missing keys take
-// the defaults above; architecture, d_model, n_head, d_head, d_inner, scales and segment have none.
+// the defaults of struct Network, but architecture, d_model, n_head, d_head, d_inner, scales and
+// segment are required.
 Network network_from_json(const JsonObject& json);
 Json network_to_json(const Network& network);
 

@@ -1,4 +1,5 @@
-// Implements the search for plans: divisions of layers, grids of lengths, and the Pareto front.
+// Finds the cheapest networks and lengths for a context: divides layers into scales, tries lengths,
+// and keeps the choices that no other choice beats in operations and memory.
 
 #include "net/plan.h"
 
@@ -139,8 +140,8 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
   return chains;
 }
 
-// Returns an upper bound of the exact context. It is fast to compute, while exact context lengths
-// take long for many limited windows.
+// Returns an upper bound of the exact context. The bound is fast to compute. Exact context lengths
+// take long when many layers have limited windows.
 double most_context(const Geometry& geometry) {
   double tokens = static_cast<double>(geometry.lengths.segment);
   for (const Stage& stage : geometry.stages) {
