@@ -40,7 +40,7 @@ struct DataSet {
   std::optional<shard::TextCounts> counts;  // of the complete text that the tokens encode
   TokenSource source;
   std::string hash = {};                            // of packed data (shard::TokenReader::hash())
-  std::shared_ptr<shard::MultiReader> folder = {};  // the folder `source` reads; null: a stream
+  std::shared_ptr<shard::MultiReader> folder = {};  // null if `source` reads a stream
 };
 
 // `path` names a folder with a manifest, or a stream (shard::names_stream()). A stream is read
@@ -49,7 +49,8 @@ struct DataSet {
 // damaged data and for a stream whose producer did not finish.
 DataSet open_data(const std::string& path);
 
-// Warns that `silent` records no vocabulary and may not match `other`.
+// Warns that `silent`, the name of a model or of data, records no vocabulary and may not match
+// `other`.
 void warn_of_unknown_vocabulary(const std::string& silent, const std::string& other);
 
 // Throws Error if the vocabularies of the model and the data have different hashes, because a
@@ -62,16 +63,16 @@ void check_vocabulary(const std::string& trained_on,
 // These functions read the strings of token ids without the SentencePiece library, because
 // lib/CMakeLists.txt does not link that library into programs with LibTorch.
 
-// Holds the strings of ids 0, 1, ..., in the notation of ql-vocabulary(5), except that pieces have
-// no escapes: a byte that is not UTF-8 is written like <0xC3>. Empty if the strings are not known.
+// Holds a string for each of the ids 0, 1, ...; empty if the strings are not known.
 using TokenTexts = std::vector<std::string>;
 
-// Takes the content of a vocabulary file, or "". Throws FormatError if the tokens in it are not
-// strings.
+// Reads the tokens in the content of a vocabulary file, or "". Pieces are returned as by
+// shown_piece(). Throws FormatError if a token is not a string.
 TokenTexts read_token_texts(const std::string& vocabulary_text);
-// Returns the string of a piece that is written with the escapes of ql-vocabulary(5).
+// Returns a piece without the escapes of ql-vocabulary(5), but writes a byte that is not UTF-8 like
+// <0xC3>.
 std::string shown_piece(const std::string& piece);
-// Does the same, but returns the bytes that each token adds to a text.
+// Does the same as read_token_texts(), but returns the bytes of each token (of <eos>: its name).
 TokenTexts read_token_bytes(const std::string& vocabulary_text);
 
 }  // namespace ql::eval

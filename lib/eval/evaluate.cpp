@@ -124,9 +124,8 @@ static std::int64_t columns_with_room(const nn::ModelAtLengths& model, const Tok
   return options.batch;
 }
 
-// Returns the stream from `begin`, a segment's start, to `end`. Documents that begin before `begin`
-// are left out: scored outputs could reach these documents only through older memories, and a part
-// begins with empty memories.
+// Returns the stream from `begin`, a segment's start, to `end`. Starts of documents before `begin`
+// are left out. They matter only for states before `begin`, and a part begins with empty memories.
 static TokenSource part_of(const TokenSource& whole, std::int64_t begin, std::int64_t end) {
   TokenSource part;
   part.name = whole.name;
@@ -199,7 +198,8 @@ static Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSo
     }
     result.warm_up += (column.score_from - column.read_from) * segment;
   }
-  // All processes stop together, because running ones would wait for the sums of a stopped one.
+  // All processes stop together, because the others would wait for the sums of a process that
+  // stopped.
   stopped = group.agree_on_stop(stopped);
   if (stopped != 0) throw Interrupted(stopped);
   add_up(group, {&result.targets, &result.known.targets, &result.warm_up});

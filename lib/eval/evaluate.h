@@ -1,4 +1,5 @@
-// Computes the exact perplexity: every target is scored once, in one unbroken stream.
+// Computes the exact perplexity: every target (a token that is predicted) is scored once, in one
+// unbroken stream.
 #pragma once
 
 #include <array>
@@ -15,7 +16,7 @@
 
 namespace ql::eval {
 
-// Holds the result of an evaluation, for any kind of model.
+// Adds up the losses of targets, for any kind of model.
 struct LossSums {
   std::int64_t targets = 0;
   double nll = 0;      // sum of the losses in nats
@@ -25,12 +26,14 @@ struct LossSums {
   void add(const LossSums& other);
   double mean() const;        // nll / targets
   double perplexity() const;  // exp(mean)
-  // Returns the standard error of mean(), assuming independent losses; NaN below two targets.
+  // Returns the standard error of mean() as if the losses were independent; NaN for fewer than two
+  // targets.
   double standard_error() const;
 };
 
-// The sums are over all targets. A stream that is read as one has one target fewer than tokens,
-// because nothing precedes its first token.
+// Holds the result of an evaluation. The inherited sums are over all targets. If units are not read
+// independently, a stream has one target fewer than tokens, because nothing precedes its first
+// token.
 struct Evaluation : LossSums {
   LossSums known;           // over the targets that are not <unk>
   std::int64_t batch = 0;   // columns read in parallel
@@ -53,7 +56,7 @@ struct LikelyToken {
 
 // Holds scored targets at consecutive positions of the stream.
 struct ScoredTargets {
-  std::int64_t position = 0;  // of the first target token in the stream
+  std::int64_t position = 0;  // of ids[0], in the stream
   const std::int64_t* ids = nullptr;
   const double* losses = nullptr;  // in nats
   std::int64_t count = 0;          // of ids and losses
@@ -61,7 +64,8 @@ struct ScoredTargets {
   const LikelyToken* likeliest = nullptr;
   std::int64_t top = 0;
 };
-// A TargetSink gets every target once. Calls for one column come in order; columns interleave.
+// A TargetSink gets every scored target once. The calls for one column (see below) come in order;
+// those for several columns interleave.
 using TargetSink = std::function<void(const ScoredTargets& targets)>;
 using TargetProgress = std::function<void(std::int64_t targets_done)>;
 
@@ -72,8 +76,8 @@ using TargetProgress = std::function<void(std::int64_t targets_done)>;
 // state is computed once.
 //
 // Step by step: the stream is cut into `batch` columns that are read in parallel
-// (eval/stream_columns.h). Each column first reads tokens before its start without scoring them: as
-// many segments as the network's exact context length reaches back.
+// (eval/stream_columns.h). Each column except the first begins with tokens that it reads without
+// scoring them: as many segments as the network's exact context length reaches back.
 //
 // Both ways give the losses of reading the complete stream with batch 1, except for the order of
 // floating-point sums.
@@ -84,13 +88,13 @@ using TargetProgress = std::function<void(std::int64_t targets_done)>;
 // tokens before it in its window. (Al-Rfou et al. 2018 use N = 1.) The first window scores all its
 // targets.
 
-// Names the parts of a text that are scored.
+// Names the units of a text whose losses are added up.
 enum class Unit {
   kLine,         // ends with <eos>
-  kDoubledLine,  // begins and ends with <eos>, as in the One Billion Word corpus; any other token
-                 // after the end of a line also begins a line
+  kDoubledLine,  // begins and ends with <eos>, as in the One Billion Word corpus; after its end,
+                 // any other token begins a line, too
   kDocument,
-  // This is a word with the whitespace before it. UnitSum::text is the word alone.
+  // This is a word with the whitespace in its tokens. UnitSum::text is the word alone.
   kWord,
   kToken,  // each token, for a TokenSink
   kWhole   // the complete stream
@@ -115,25 +119,25 @@ struct EvaluationOptions {
   // of context.
   std::int64_t reset = 0;
   net::Lengths lengths;
-  // Every unit of this kind is read independently of the others (eval/scorers.h), after the token
-  // `begin` or after none; absent: the stream is read as one. Only score_units() uses `alone` and
-  // `begin`.
+  // If `alone` is given, every unit of this kind is read independently of the others
+  // (eval/scorers.h), after the token that `begin` chooses. If it is absent, the stream is not
+  // divided. Only score_units() uses `alone` and `begin`.
   std::optional<Unit> alone = {};
   Begin begin = {};
   std::optional<shard::TokenId> unknown;  // the vocabulary's <unk>
   TargetSink sink;                        // if given, gets the scored targets
   TargetProgress progress;
-  // If given, the map gets the attention of the queries that predict scored targets, in every
-  // layer, while the stream is read layer by layer.
+  // If given, the map gets the attention of the queries whose newest token is followed by a scored
+  // target, in every layer. It is filled only if the stream is read layer by layer.
   nn::AttentionMap* attention_map = nullptr;
-  // While the stream is read layer by layer, the sink also gets this many of the likeliest tokens
-  // at each target.
+  // If the stream is read layer by layer, the sink also gets this many of the likeliest tokens at
+  // each target.
   std::int64_t top = 0;
   // Targets before this position are read but not scored.
   std::int64_t first_target = 0;
-  // The processes of a group share the work: each reads a part of the stream, with a warm-up like
-  // that of a column. All processes return the same sums. The sink gets only the targets of its own
-  // process.
+  // The processes of a group share the work: each reads a part of the stream. A part begins with a
+  // warm-up, as a column does. All processes return the same sums. The sink gets only the targets
+  // of its own process.
   machine::ProcessGroup* group = nullptr;
 };
 
@@ -144,8 +148,9 @@ bool has_memory(const net::Geometry& geometry);
 // windows do not slide. 0 stands for no stride and is always accepted.
 void check_stride(const net::Geometry& geometry, std::int64_t stride);
 
-// Throws Error for a stream of fewer than two tokens and for ids outside the model's vocabulary,
-// ConfigError for lengths that do not fit the network, Interrupted if a signal requests a stop.
+// Throws Error for a stream of fewer than two tokens and for ids outside the model's vocabulary.
+// Throws ConfigError for lengths that do not fit the network, and layer by layer for a stride that
+// check_stride() refuses. Throws Interrupted if a signal requests a stop.
 Evaluation evaluate(const nn::Model& model, const TokenSource& source,
                     const EvaluationOptions& options);
 

@@ -32,7 +32,7 @@ std::int64_t rows_of_likeliest(const nn::Model& model, const at::Tensor& states,
 // options.first_target are left out.
 void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluation& result);
 
-// Computes the losses of states [rows, d_model] for the targets `ids`, and hands both to
+// Computes the losses of states [rows, d_model] for the targets `ids`. Hands targets and losses to
 // add_losses() block by block, with the `options.top` likeliest tokens for each state. The
 // ascending `positions` of the targets in the stream may have gaps. Throws Interrupted after a
 // block if a signal requests a stop.
@@ -41,12 +41,13 @@ void score_states(const nn::Model& model, const at::Tensor& states,
                   const EvaluationOptions& options, Evaluation& result);
 
 // Writes the losses of single tokens, so that a script can align them with the tokens: one
-// little-endian float32 per target, natural logarithm, in stream order, and nothing else. Keeps 4
-// bytes per target in memory, because columns finish their targets out of order.
+// little-endian float32 per target, in nats, in stream order, and nothing else. Keeps 4 bytes per
+// target in memory, because parallel columns (eval/stream_columns.h) finish their targets out of
+// order.
 class LossFile {
  public:
   // `path` "-" is standard output. The file is opened here, so that a path that cannot be written
-  // fails before the work is done. `targets` is the number of the stream's tokens minus one.
+  // is reported before the work is done. `targets` is the number of the stream's tokens minus one.
   LossFile(const std::string& path, std::int64_t targets);
   // `position` counts the stream's tokens from 0, so the first target has position 1.
   void put(std::int64_t position, const double* losses, std::int64_t count);

@@ -31,9 +31,9 @@ Json report_row(const EvaluatedModel& model, const DataSet& data, const Evaluati
 // Returns a row of the attention table: a head's attention at one distance (nn/measure.h).
 Json attention_row(const nn::AttentionMap::Distance& distance);
 
-// Returns the row of the target with index i: position, id, token (null if `texts` does not have
-// the id), loss, and then id_1, token_1 and log_probability_1 of the likeliest token, id_2 of the
-// next, and so on.
+// Returns the row of the target with index i. The first keys are position, id, token (null if
+// `texts` does not have the id) and loss. Then id_1, token_1 and log_probability_1 describe the
+// likeliest token, id_2, token_2 and log_probability_2 the next, and so on.
 Json token_row(const ScoredTargets& targets, std::int64_t i, const TokenTexts& texts);
 
 // Returns the row of a line, document or word: unit (its number), word (only for words), targets,

@@ -27,9 +27,9 @@ class Scorer {
   const Evaluation& evaluation() const { return evaluation_; }
 
  protected:
-  // options.chunk tokens (0: automatic_segments()), rounded down to complete segments (at least
-  // one), go through a layer at once. `name` is the stream's name in messages. The model must
-  // outlive this object.
+  // options.chunk is the number of tokens that go through a layer at once; 0 stands for
+  // automatic_segments(). It is rounded down to complete segments, but at least one. `name` is the
+  // stream's name in messages. The model must outlive this object.
   Scorer(const nn::ModelAtLengths& model, std::string name, const EvaluationOptions& options);
   std::int64_t segment() const { return model_.geometry().lengths.segment; }
 
@@ -47,9 +47,9 @@ class StreamScorer : public Scorer {
  public:
   StreamScorer(const nn::ModelAtLengths& model, std::string name, const EvaluationOptions& options);
 
-  // Call this when a document begins with the token at `position` of the stream, before put() gets
-  // that token, and with ascending positions. Only networks that reset their memory at documents
-  // use the positions.
+  // Call this for every token that begins a document, before put() gets the token. `position` is
+  // the token's position in the stream; positions must ascend. Only networks that reset their
+  // memory at documents use them.
   void put_document(std::int64_t position);
   // Takes the next ids of the stream. Throws Error for an id outside the vocabulary. After every
   // chunk this function calls options.sink and options.progress, and throws Interrupted if a signal
@@ -78,8 +78,8 @@ class StreamScorer : public Scorer {
   shard::DocumentAges documents_;
 };
 
-// Scores the units of a stream, such as its lines, independently of each other: each unit is read
-// with an empty memory at its start, after a begin token if there is one. Every unit begins a new
+// Scores the units of a stream, such as its lines, independently of each other. Every unit begins
+// with an empty memory and, if there is a begin token, with this token. Every unit begins a new
 // segment, and the unit's last segment is padded. Several units are read together, like the
 // segments of one stream: the memory is reset at each unit as at a document (nn/memory.h).
 class IndependentScorer : public Scorer {
@@ -107,7 +107,7 @@ class IndependentScorer : public Scorer {
 
   std::optional<shard::TokenId> begin_;
   std::vector<std::int64_t> inputs_;  // padded to complete segments, except for the open unit
-  std::vector<std::int64_t> ages_;    // for each segment in inputs_: earlier inputs of its unit
+  std::vector<std::int64_t> ages_;    // per segment in inputs_: number of its unit's earlier inputs
   std::deque<Target> targets_;        // of the tokens in inputs_
   std::int64_t of_unit_ = 0;          // number of inputs of the open unit
   std::int64_t position_ = 0;         // of the next token of the stream

@@ -1,4 +1,5 @@
-// Chooses the sizes of chunks, estimates memory, and plans and evaluates columns.
+// Chooses the sizes of chunks, estimates memory, and plans and evaluates parallel columns of a
+// stream.
 
 #include "eval/stream_columns.h"
 
@@ -33,8 +34,8 @@ double steadily_available_bytes() {
                         : std::exp2(std::floor(std::log2(static_cast<double>(available))));
 }
 
-// LayerwiseStep takes this many states per thread through a layer at a time. It does not divide a
-// longer segment, which this estimate ignores.
+// LayerwiseStep (nn/step.h) takes this many states per thread through a layer at a time. A longer
+// segment is not divided, but this estimate ignores that.
 constexpr double kStatesOfPiece = 512;
 constexpr double kFloat = 4;
 
@@ -47,7 +48,8 @@ struct LayerSize {
   }
 
   // Returns the number of elements that one segment of a chunk holds: states before and after the
-  // layer, and keys and values. An output with a memory has a separate window for every segment.
+  // layer, and keys and values. Output states that have a memory have a separate window for every
+  // segment.
   double of_chunk(const net::Network& network, const net::Stage& stage) const {
     const auto segment = static_cast<double>(stage.segment);
     const auto keys = static_cast<double>(stage.segment_keys());
@@ -66,7 +68,7 @@ struct LayerSize {
       states += static_cast<double>(stage.memory) + segment + compressed;
       keys_values += 2 * compressed;
     }
-    // The states of other documents are replaced in copies of the memories, so the memories have
+    // In copies of the memories, the states of other documents are replaced. So the memories have
     // keys and values of their own.
     if (network.reset_memory_at_documents) keys_values += memory;
     return states * d_model + 2 * keys_values * d_heads;
@@ -220,7 +222,7 @@ namespace {
 // segment's first token.
 struct TokenRun {
   std::int64_t column = 0;
-  std::int64_t position = 0;  // of the first target token in the stream
+  std::int64_t position = 0;  // of the first target, in the stream
   std::int64_t count = 0;
 };
 
@@ -259,7 +261,7 @@ class Reader {
 
   at::Tensor ids;  // [columns, segment + 1]: each token is followed by its target
   std::vector<std::int64_t> document_offsets;  // as in nn::StepOptions
-  std::vector<TokenRun> runs;  // the targets that this step scores, columns ascending
+  std::vector<TokenRun> runs;  // the targets that this step scores, by ascending column
 
  private:
   const TokenSource& source_;
@@ -275,7 +277,8 @@ struct ColumnGroup {
   at::Tensor states;  // [count, segment, d_model] of the current step
 };
 
-// Returns the groups, which are pieces of a step's work (machine/threads.h). A GPU has one group.
+// Returns the groups of columns. On the CPU each group is a piece of a step's work
+// (machine/threads.h). A GPU has one group.
 std::vector<ColumnGroup> make_groups(const nn::ModelAtLengths& model, std::int64_t columns) {
   const bool pieces = machine::uses_kernels(model.model().parameters().front().tensor);
   const std::int64_t count = pieces ? groups_of_columns(model.geometry(), columns) : 1;

@@ -17,16 +17,17 @@ namespace ql::eval {
 // Returns the bytes (in float32) that one segment needs in the layer that needs most.
 double bytes_per_segment(const net::Network& network, const net::Geometry& geometry);
 
-// Returns the default number of segments in a chunk: as many as fill 128 MiB, or an eighth of the
-// available memory (rounded down to a power of two) if that is less; at least 1. Longer chunks are
-// slower, because their tensors leave the caches between two operations. On a GPU a chunk fills 1
-// GiB, because short chunks leave the GPU idle.
+// Returns the default number of segments in a chunk, at least 1. On the CPU a chunk fills 128 MiB
+// or, if that is less, an eighth of the available memory after its rounding down to a power of two.
+// Longer chunks are slower, because their tensors leave the caches between two operations. On a GPU
+// a chunk fills 1 GiB, because short chunks leave the GPU idle.
 std::int64_t automatic_segments(const net::Network& network, const net::Geometry& geometry,
                                 const c10::Device& device);
 
-// Returns the bytes that a chunk of this default size, in a stream of `tokens` tokens, holds at
-// once on the CPU (nn/step.cpp). A chunk holds fewer bytes than its segments would hold separately,
-// because consecutive segments share the keys and values of their memories.
+// Returns the bytes that the CPU holds at once for a chunk of automatic_segments(), or for the
+// complete stream if its `tokens` are fewer (nn/step.cpp). A chunk takes fewer bytes than its
+// segments would take separately, because consecutive segments share the keys and values of their
+// memories.
 std::int64_t chunk_bytes(const net::Network& network, const net::Geometry& geometry,
                          std::int64_t tokens, int threads);
 
@@ -45,13 +46,14 @@ std::int64_t columns_that_fit(const net::Network& network, const net::Geometry& 
 // Cuts a stream into columns that are read in parallel, so that every column sees exactly what a
 // single reader of the complete stream would see. This part needs only integers, not tensors.
 //
-// Everything is counted in segments of n_s tokens, aligned with the start of the stream: memories
-// are zero before segment 0 and are passed on at segment boundaries, so a column that begins inside
-// a segment would be a different computation.
+// Everything is counted in segments of n_s tokens, aligned with the start of the stream. Memories
+// are zero before segment 0 and are passed on at segment boundaries. A column that begins inside a
+// segment would therefore compute other states.
 
-// Reads segments [read_from, end) and scores [score_from, end). Either read_from is 0, where the
-// single reader also starts with zero memories, or the column reads at least `warm_up` segments
-// before it scores, after which nothing depends on the memories that the column started with.
+// Describes a column: it reads segments [read_from, end) and scores [score_from, end). If read_from
+// is 0, the column starts with zero memories, as the single reader does. Otherwise it reads at
+// least `warm_up` segments before it scores. After these, nothing depends on the memories that it
+// started with.
 struct Column {
   std::int64_t read_from = 0;
   std::int64_t score_from = 0;
@@ -67,9 +69,9 @@ std::int64_t warm_up_segments(const net::Geometry& geometry);
 
 // Shares `segments` (at least 1) among at most `batch` columns so that all columns read the same
 // number of segments (the last column may read fewer). The columns are in the order of the stream,
-// and their scored ranges cover every segment once. The first column needs no warm-up and scores
-// that many segments more. There are fewer than `batch` columns if more would not shorten the
-// reading.
+// and their scored ranges cover every segment once. The first column needs no warm-up, so it scores
+// `warm_up` more segments than the next ones. There are fewer than `batch` columns if more would
+// not shorten the reading.
 std::vector<Column> plan_columns(std::int64_t segments, std::int64_t warm_up, std::int64_t batch);
 
 }  // namespace ql::eval

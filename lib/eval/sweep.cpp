@@ -1,4 +1,5 @@
-// Reads the checkpoints and data sets of a sweep, checks them, and evaluates their combinations.
+// Reads and checks the checkpoints and data sets of a qleval call, and evaluates their
+// combinations.
 
 #include "eval/sweep.h"
 
@@ -96,8 +97,8 @@ Evaluation observe(const std::string& title, const DataSet& data, const SweepOpt
   return result;
 }
 
-// Returns run(map) and writes the map to the file of --attention. Without that option the map is
-// null.
+// Returns run(map), which fills an empty attention map, and writes the map to the file of
+// --attention. Without that option the map is null.
 template <typename Run>
 auto with_attention_map(const SweepOptions& options, const net::Network& network,
                         const net::Lengths& lengths, const Run& run) {

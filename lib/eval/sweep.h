@@ -14,7 +14,8 @@
 
 namespace ql::eval {
 
-// For each row the sweep itself sets `lengths`, `unknown`, `sink`, `progress` and `attention_map`.
+// For each row of results, the sweep itself sets `lengths`, `unknown`, `sink`, `progress` and
+// `attention_map`.
 struct SweepOptions : EvaluationOptions {
   std::vector<std::string>
       checkpoints;  // folders with model.json and model.safetensors, or paths to their model.json
@@ -30,20 +31,21 @@ struct SweepOptions : EvaluationOptions {
 
 // Calls `row` with each report_row() as soon as it is known. The rows of the checkpoints come in
 // the order of `checkpoints`, then the rows of the unigram model. The rows of a model are ordered
-// by data set, then by segment, memory and compressed memory length, the last of them changing
-// fastest. With several data sets, the model's sums over all of them follow.
+// by data set, then by segment, memory and compressed memory length; the last of them changes
+// fastest. If there are several data sets, rows with the model's sums over all of them follow.
 //
 // Before the first evaluation this function checks every model.json, the existence of weights,
-// every combination of lengths, and the data with their vocabularies; but data that is read in one
-// pass is checked in that pass. Throws UsageError for a loss or attention file unless there is one
-// row, otherwise the errors of evaluate(), open_data() and check_vocabulary().
+// every combination of lengths, and the data with their vocabularies. Data that is read in one pass
+// is checked in that pass instead. Throws UsageError for a loss file, an attention file or
+// independent units unless there is one row. Also throws the errors of evaluate(), open_data() and
+// check_vocabulary().
 void run_sweep(const SweepOptions& options, const std::function<void(const Json& row)>& row);
 
 // Evaluates one checkpoint with one choice of lengths on one data set, unit by unit (eval/units.h).
 // The sink gets every sum as soon as it is known; for Unit::kToken, `token_sink` gets every token
-// instead. Returns the report_row() of the evaluation. Throws UsageError if the options do not make
-// exactly one row, of a checkpoint, or if options.top exceeds the vocabulary; otherwise the errors
-// of score_units().
+// instead. Returns the report_row() of the evaluation. Throws UsageError if options.top exceeds the
+// vocabulary, and if the options do not make exactly one row, of a checkpoint. Also throws the
+// errors of score_units().
 Json run_unit_study(const SweepOptions& options, Unit unit, const UnitSums::Sink& sink,
                     const TokenSink& token_sink = {});
 

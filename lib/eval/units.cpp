@@ -1,4 +1,4 @@
-// Adds up the losses of units, and reads a stream once to find and score them.
+// Adds up the losses of lines, documents and words, and reads a stream once to find and score them.
 
 #include "eval/units.h"
 
@@ -113,7 +113,7 @@ class Words {
   static constexpr const char* kBlanks = " \t\n\v\f\r";
   static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
   bool is_eos(std::int64_t id) const { return eos_ && id == static_cast<std::int64_t>(*eos_); }
-  // Returns "" for an id outside the vocabulary; the scorer refuses it.
+  // Returns "" for an id outside the vocabulary; the scorer refuses such an id.
   const std::string& bytes_of(std::int64_t id) const {
     static const std::string kNone;
     const auto place = static_cast<std::size_t>(id);

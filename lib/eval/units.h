@@ -20,7 +20,7 @@ struct UnitSum {
   std::int64_t number = 0;           // from 1
   std::int64_t targets = 0;          // scored tokens
   std::int64_t unknown_targets = 0;  // targets that are <unk>
-  double nll = 0;                    // nats
+  double nll = 0;                    // in nats
   std::optional<std::string> text;   // the word; absent for lines and documents
 };
 
@@ -31,7 +31,7 @@ class UnitSums {
   using Sink = std::function<void(const UnitSum&)>;
   UnitSums(std::optional<shard::TokenId> unknown, Sink sink);
 
-  // If `is_target`, a loss of the token will follow.
+  // Takes the next token of the stream. If `is_target`, its loss will follow.
   void put_token(std::int64_t id, bool is_target);
   // Ends the current unit. `text` becomes UnitSum::text of the unit's sum.
   void end_unit(std::optional<std::string> text = std::nullopt);
@@ -53,8 +53,8 @@ class UnitSums {
   std::optional<shard::TokenId> unknown_;
   Sink sink_;
   std::deque<Unit> ended_;
-  Unit unit_;                  // of the tokens since the last end
-  bool open_ = false;          // there are tokens since the last end
+  Unit unit_;                  // of the tokens since the last unit's end
+  bool open_ = false;          // there are tokens since the last unit's end
   UnitSum sum_;                // of the unit whose losses arrive
   std::int64_t position_ = 0;  // position after the last token
   std::int64_t scored_ = 0;    // position after the last target whose loss has come
@@ -78,13 +78,13 @@ struct UnitScores {
   DataSet data;  // the tokens of `data` can no longer be read
 };
 
-// Opens `path` as open_data() does, but reads a stream while it arrives, without keeping it. If the
-// stream is damaged, the units reported before were complete. Throws Error for lines if
-// line_end_of() finds no line end, for words if the texts of tokens are not known, and for
-// independent units if a begin token is wanted but not known. Also throws the errors of
-// open_data(), check_vocabulary() and evaluate(), and UsageError for a begin token outside the
-// vocabulary. Unless units are independent, a stream of a single token has no target, and is
-// refused for Unit::kWhole and Unit::kToken. An empty stream is always refused. Progress is
+// Scores the units of the data at `path`. Opens the data as open_data() does, but reads a stream
+// while it arrives, without keeping it. If the stream is damaged, the units reported before were
+// complete. Throws Error for lines if line_end_of() finds no line end, for words if the texts of
+// tokens are not known, and for independent units if a begin token is wanted but not known. Also
+// throws the errors of open_data(), check_vocabulary() and evaluate(), and UsageError for a begin
+// token outside the vocabulary. An empty stream is always refused. A stream of a single token has
+// no target, so Unit::kWhole and Unit::kToken refuse it, unless units are independent. Progress is
 // reported after every chunk. For Unit::kToken `sink` is not called.
 UnitScores score_units(const nn::Model& model, const std::string& model_name,
                        const std::optional<shard::VocabularyInfo>& trained_with,
@@ -93,9 +93,9 @@ UnitScores score_units(const nn::Model& model, const std::string& model_name,
 
 // Finds the token that ends a line.
 
-// Returns <eos>; if there is none, the line-feed token of a vocabulary of characters, bytes or
-// pieces; and otherwise nothing, because lines cannot be separated. `text` returns the content of
-// the vocabulary file, or "".
+// Returns <eos>. If there is none, returns the line-feed token of a vocabulary of characters, bytes
+// or pieces. If there is none either, returns nothing: lines cannot be separated. `text` returns
+// the content of the vocabulary file, or "".
 std::optional<shard::TokenId> line_end_of(const shard::VocabularyInfo& vocabulary,
                                           const std::function<std::string()>& text);
 
