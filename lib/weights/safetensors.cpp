@@ -53,8 +53,8 @@ SafetensorsType read_type(const std::string& name, const std::string& where) {
                     fmt::format("expected dtype {}, found '{}'", kSafetensorsTypeNames, name));
 }
 
-// Returns the size of a tensor in bytes. Throws FormatError if strides overflow, even if a
-// dimension is 0.
+// Returns the size of a tensor in bytes. Throws FormatError for an invalid shape. A shape whose
+// strides overflow is invalid even if a dimension is 0.
 std::int64_t byte_size(const Entry& entry, const std::string& where) {
   if (entry.shape.size() > kDimensionLimit) {
     throw FormatError(where, fmt::format("expected at most {} dimensions, found {}",
@@ -137,7 +137,7 @@ std::string header_text(const RandomAccessFile& file, const std::string& where) 
 void read_metadata(const Json& json, const std::string& where, TensorFile& file) {
   const JsonObject texts(json, where);
   for (const auto& pair : json.items()) {
-    // texts.text() would search through all keys.
+    // texts.text(key) would search through all keys for each of them.
     if (!pair.value().is_string()) {
       throw FormatError(fmt::format("{}: {}", where, pair.key()), "expected a string");
     }
@@ -240,7 +240,8 @@ static const SafetensorsType& type_of(const nn::NamedTensor& tensor, const std::
 static std::string make_header(const std::vector<nn::NamedTensor>& tensors,
                                const std::map<std::string, std::string>& metadata,
                                const std::string& where) {
-  // The header is joined from strings without a JSON tree, because destroying a tree needs memory.
+  // The header is joined from strings without a JSON tree, because the JSON library allocates
+  // memory to destroy a tree.
   const auto quoted = [](const std::string& value) { return Json(value).dump(); };
   std::vector<std::string> entries;
   if (!metadata.empty()) {

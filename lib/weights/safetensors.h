@@ -1,5 +1,6 @@
-// Reads and writes the safetensors format: u64 header length, JSON header, tensors. It never uses
-// pickle. The reader checks every number in the header by the rules that ql-checkpoint(5) lists.
+// Reads and writes the safetensors format: a u64 header length, a JSON header, and the tensors.
+// Pickle, which could run code, is never used. The reader checks every number in the header by the
+// rules that ql-checkpoint(5) lists.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -26,8 +27,8 @@ struct TensorFile {
   const at::Tensor* find(const std::string& name) const;
 };
 
-// Reads F32, F64, F16, BF16, I64, I32, U8 and BOOL as contiguous tensors on the CPU. Throws
-// FormatError with the reason.
+// Reads a file with the dtypes F32, F64, F16, BF16, I64, I32, U8 and BOOL. Its tensors become
+// contiguous tensors on the CPU. Throws FormatError with the reason.
 TensorFile read_safetensors(const std::filesystem::path& path);
 
 // Writes durably and atomically (base/atomic_file.h). Tensors are written in the given order; they

@@ -31,7 +31,8 @@ constexpr const char* kRemedy =
     "use the network (model.json, config.json or preset) that belongs to these weights";
 
 constexpr const char* kConstant = "pos_emb.inv_freq";
-// Hugging Face Transformers puts this before all names except those of the softmax.
+// The library Hugging Face Transformers puts this before all names of tensors except those of the
+// softmax.
 constexpr const char* kLibraryPrefix = "transformer.";
 
 // In a state_dict of the public Transformer-XL code, the tensor `name` may be a copy of a
@@ -55,9 +56,9 @@ static std::string tied_to(const std::string& name, const TensorFile& file) {
   return "";
 }
 
-// Renames and reorders weights of Hugging Face Transformers (the library) as in the public code. In
-// crit.cluster_*, the library has the clusters in ascending order, the public code in reverse
-// order. The prefix shows that the library wrote the file.
+// Gives weights of Hugging Face Transformers (the library) the names and the order of the public
+// Transformer-XL code. In crit.cluster_*, the library has the clusters in ascending order, the
+// public code in reverse order. The prefix shows that the library wrote the file.
 static void drop_library_prefix(TensorFile& file) {
   const std::string prefix = kLibraryPrefix;
   std::set<std::string> names;
@@ -81,8 +82,8 @@ static void drop_library_prefix(TensorFile& file) {
   }
 }
 
-// Returns why a tensor that is not a parameter is refused; empty for the constant and the exact
-// copies that the public code writes.
+// Returns why a tensor that is not a parameter is refused. Returns "" for the constant and the
+// exact copies that the public Transformer-XL code writes.
 static std::string find_surplus_fault(const nn::NamedTensor& tensor, const TensorFile& file) {
   if (tensor.name == kConstant) return "";
   const std::string original_name = tied_to(tensor.name, file);
@@ -96,9 +97,10 @@ static std::string find_surplus_fault(const nn::NamedTensor& tensor, const Tenso
                             original_name);
 }
 
-// A few bytes of model.json can require more weights than memory can hold. So the weights are
-// counted before they are allocated. Networks that fit into any memory pass; load_weights() then
-// names their wrong tensors.
+// Throws FormatError if the network has more weights than the file has values. The weights are not
+// allocated yet: a few bytes of model.json can require more weights than memory can hold. Small
+// networks, which fit into any memory, always pass; load_weights() then names the tensors that are
+// wrong.
 static void check_count(const net::Network& network, const TensorFile& file) {
   constexpr std::int64_t kFitsAnywhere = std::int64_t{1} << 24;
   std::int64_t numbers = 0;
