@@ -1,4 +1,4 @@
-// Reads prompts, and decodes samples in batches.
+// Reads prompts, and makes their continuations in batches.
 
 #include "generate/generator.h"
 
@@ -23,7 +23,7 @@ namespace {
 // bits in a batch of any size.
 constexpr std::int64_t kReadAtOnce = 64;
 
-// Describes a prompt that was read. The objects that it refers to must outlive it.
+// Describes a prompt that was read. The objects to which it has references must outlive it.
 struct Prompt {
   std::int64_t number;                      // of this prompt, from 0
   const nn::DecodeState& growing;           // of one stream, after the prompt
@@ -78,8 +78,8 @@ class Samples {
     bool ends;
   };
 
-  // Reads the next token of every row, [rows, 1], and returns the states of these tokens, [rows, 1,
-  // d_model].
+  // Reads `tokens` [rows, 1], the next token of every row, and returns their states [rows, 1,
+  // d_model]. A row is a sample that has not ended.
   at::Tensor read(const at::Tensor& tokens) {
     const c10::Device device = model_.model().options().device();
     if (options_.stride == 0) return model_.forward_next(tokens.to(device), growing_);
@@ -100,8 +100,8 @@ class Samples {
     return states.narrow(1, states.size(1) - 1, 1);
   }
 
-  // Chooses the next token for every row of `states` [rows, 1, d_model]. Returns the tokens [rows,
-  // 1].
+  // Chooses the next token of every row from `states` [rows, 1, d_model], and returns these tokens
+  // [rows, 1].
   at::Tensor choose(const at::Tensor& states) {
     const auto on_cpu = [](const at::Tensor& all) {
       return all.to(at::kCPU, at::kFloat).contiguous();
@@ -182,7 +182,8 @@ class Samples {
   std::int64_t position_ = 0;
 };
 
-// At most this many samples are decoded as a batch, which reads the weights once for all of them.
+// At most this many samples are decoded as a batch, so that the weights are read once for all of
+// them.
 constexpr std::int64_t kSideBySide = 64;
 // A batch of several samples takes at most the available memory divided by this number.
 constexpr std::int64_t kShareOfAvailable = 8;
@@ -280,7 +281,7 @@ at::Tensor Generator::read_rest(nn::DecodeState& prompt) {
   const std::int64_t begin = tokens_read();
   at::Tensor states;
   for (std::int64_t first = begin, last = 0; first < position_; first = last) {
-    // All rounds except the first begin where a document begins.
+    // All rounds of the loop except the first begin where a document begins.
     if (first > begin) prompt.begin_document();
     documents_.age(first);
     last = std::min(documents_.next_start().value_or(position_), position_);

@@ -22,15 +22,15 @@ struct GenerationOptions {
   std::int64_t tokens = 0;              // maximum for each sample
   std::optional<shard::TokenId> until;  // the token that ends a sample
   std::int64_t until_times =
-      1;  // how often `until` has to come in a row, including the prompt's last token
-  // In a network without memory a full window moves by this many tokens and reads its remaining
-  // tokens again, so that tokens have the context of an evaluation with the same stride. 0: the
-  // window moves by its length, and its first token sees no earlier token.
+      1;  // how often `until` has to come in a row; the prompt's last token counts, too
+  // In a network without memory a full window slides by this many tokens, and the network reads the
+  // tokens that stay in it again. So tokens have the context of an evaluation with the same stride.
+  // 0: the window slides by its length, and its first token sees no earlier token.
   std::int64_t stride = 0;
 };
 
-// Returns half a segment for a network without memory, so that a new token in a moved window sees
-// at least the other half. Returns 0 for a network with memory.
+// Returns half the segment length for a network without memory, so that a new token in a window
+// that slid sees at least the other half. Returns 0 for a network with memory.
 std::int64_t usual_stride(const net::Geometry& geometry);
 
 struct GeneratedToken {
@@ -46,7 +46,8 @@ class Generator {
   // Takes the tokens of all samples in order: the first sample's as soon as they are chosen, then
   // the second's, and so on.
   using Sink = std::function<void(const GeneratedToken&)>;
-  // A Pause is called after each step, when all tokens that can be passed on in order have been.
+  // A Pause is called after each step. By then the Sink has all tokens that can be passed on in
+  // order.
   using Pause = std::function<void()>;
 
   // `name` is the prompts' name in messages. The model must outlive this object. Throws UsageError
@@ -66,7 +67,7 @@ class Generator {
 
  private:
   std::int64_t segment() const { return model_.geometry().lengths.segment; }
-  // Returns the number of tokens that were read or that left the window.
+  // Returns the number of the prompt's tokens that were read or that left the window.
   std::int64_t tokens_read() const {
     return position_ - static_cast<std::int64_t>(waiting_.size());
   }

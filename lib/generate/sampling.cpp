@@ -10,7 +10,7 @@
 namespace ql::generate {
 namespace {
 
-// Sets scores[i] = e^(factor (scores[i] - largest)), or 0 if that is below e^-87.
+// Sets scores[i] to e^(factor (scores[i] - largest)), or to 0 if this power is below e^-87.
 template <typename Number>
 QL_VECTOR_BODY void weigh_body(Number* scores, std::int64_t count, Number largest, Number factor) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -89,7 +89,8 @@ void Sampler::keep_likeliest() {
     std::size_t count = 0;
     std::size_t sorted = 0;
     do {
-      // A few tokens are usually enough, so only the next likeliest ones are sorted at a time.
+      // A few tokens are usually enough, so the tokens are sorted piece by piece, the likeliest
+      // first.
       if (count == sorted) {
         sorted = std::min(kept_.size(), 2 * sorted + 64);
         std::partial_sort(kept_.begin() + static_cast<std::ptrdiff_t>(count),
@@ -104,7 +105,7 @@ void Sampler::keep_likeliest() {
     const auto unlikely = [this](shard::TokenId id) { return weights_[id] < rules_.min_p; };
     kept_.erase(std::remove_if(kept_.begin(), kept_.end(), unlikely), kept_.end());
   }
-  // This makes the order independent of the standard library.
+  // Sorting by id makes the order independent of the standard library.
   std::sort(kept_.begin(), kept_.end());
 }
 

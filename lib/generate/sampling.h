@@ -12,9 +12,9 @@ namespace ql::generate {
 // The rules apply in this order. The defaults leave the network's probabilities as they are.
 struct SamplingRules {
   std::vector<shard::TokenId> without;  // never drawn
-  // A positive logit of a recent token is divided by this number, and a negative one is multiplied
-  // by it. This is CTRL's penalty (Keskar et al., 2019), in the form that other samplers use for
-  // logits of both signs.
+  // Divides the positive logits of recent tokens, and multiplies their negative logits. This is
+  // CTRL's penalty (Keskar et al., 2019), in the form that other samplers use for logits of both
+  // signs.
   double repetition_penalty = 1;
   std::int64_t repetition_window = 0;  // this many newest tokens count as recent; 0: all
   // Divides the logits. 0: the likeliest token is always chosen.
