@@ -27,7 +27,8 @@ const std::vector<std::string> kFirstColumns{"checkpoint",      "data",         
                                              "standard_error",  "targets",      "tokens_per_second",
                                              "word_perplexity", "bits_per_byte"};
 
-// Reads --reset (a number of tokens, or a kind of unit) and --begin (the token before such a unit).
+// Reads --reset (a number of tokens, or a kind of unit) and --begin (the token that is read before
+// such a unit).
 static void read_reset(const ql::Options& options, ql::eval::SweepOptions& sweep) {
   if (options.has("reset")) {
     const std::string reset = options.text("reset");
@@ -107,7 +108,8 @@ static void check(const ql::eval::SweepOptions& sweep) {
                          "give a folder that qlbin packed, or - for a token stream");
   }
   for (const std::string& name : sweep.data) {
-    // Without -m, every word counts as data, but the user may have meant a checkpoint.
+    // Without -m, every positional argument counts as data, but the user may have meant a
+    // checkpoint.
     if (sweep.checkpoints.empty() && ql::shard::is_checkpoint(name)) {
       throw ql::UsageError(name, "is a checkpoint, but data is expected",
                            fmt::format("give it with -m: -m {}", name));

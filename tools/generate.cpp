@@ -115,8 +115,8 @@ net::Lengths lengths_of(const Options& options, net::Lengths lengths) {
 
 // Finds tokens by their names on the command line.
 struct NamedTokens {
-  // Digits are an id. Anything else is a token as the vocabulary writes it, or the same with the
-  // escapes of base/strings.h. Throws UsageError if the vocabulary has no such token.
+  // Takes an id in digits, or a token as the vocabulary writes it, with or without the escapes of
+  // base/strings.h. Throws UsageError if the vocabulary has no such token.
   shard::TokenId find(const char* option, const std::string& named) {
     if (!named.empty() && named.find_first_not_of("0123456789") == std::string::npos) {
       const std::optional<std::int64_t> id = parse_integer(named);
@@ -136,8 +136,8 @@ struct NamedTokens {
                        "give a token's id");
     }
     const std::string unescaped_name = unescaped(named).value_or(named);
-    // A vocabulary of bytes names a byte by its number; a vocabulary of pieces contains the byte
-    // itself.
+    // A vocabulary of bytes names a byte by its number, as in <0x41>. A vocabulary of pieces
+    // contains the byte itself.
     const std::string byte = unescaped_name.size() == 1
                                  ? byte_token(static_cast<unsigned char>(unescaped_name[0]))
                                  : named;
@@ -210,7 +210,7 @@ void generate_text(const Options& options) {
   shard::TokenStreamReader prompts(input);
   const shard::StreamHeader& header = prompts.header();
   eval::check_vocabulary(folder, description.vocabulary, {input.name(), header.vocabulary, {}, {}});
-  // Without a hash it is unknown which vocabulary the ids are from, but its size must be the
+  // If the header has no hash, the vocabulary of the ids is unknown, but its size must be the
   // model's.
   if (header.vocabulary.size != model.network().vocab_size) {
     throw Error(input.name(),

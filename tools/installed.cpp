@@ -14,9 +14,9 @@
 #include "base/process.h"
 #include "base/strings.h"
 
-// Threads that wait for each other spin for this long, and then release their cores. The limit
-// exceeds most serial work between two parallel sections of a step, so that threads seldom need to
-// be woken, which takes 40 microseconds.
+// Threads that wait for each other spin for this long, and then release their cores. Most serial
+// work between two parallel sections of a step takes less time. So threads seldom need to be woken,
+// which takes 40 microseconds.
 constexpr double kSpinMicroseconds = 800;
 
 static void spin(int times, const std::atomic<int>& changes) {
@@ -51,8 +51,9 @@ static void bound_spinning() {
 
 std::filesystem::path libexec_program(const std::string& name) {
   bound_spinning();
-  // LibTorch of Debian 13 loads UCX, which installs its debugger as the handler of SIGHUP; main()
-  // then cannot see that nohup ignores this signal. The user's own setting takes precedence.
+  // LibTorch of Debian 13 loads UCX, which installs its debugger as the handler of SIGHUP. Then
+  // main() cannot see that this signal was ignored at the start, as under nohup(1). The user's own
+  // setting takes precedence.
   ::setenv("UCX_DEBUG_SIGNO", "0", 0);
   // QL_LIBEXEC is relative to the program's folder.
   std::filesystem::path path = (ql::program_folder() / QL_LIBEXEC / name).lexically_normal();

@@ -33,8 +33,8 @@ PackOptions pack_options(const Options& options) {
   return pack;
 }
 
-// Holds the vocabulary for ids whose input has none: the file of --vocab, or only the size and the
-// <eos> of the vocabulary.
+// Holds the vocabulary for ids whose input has none. It comes from the file of --vocab. Without
+// this file only its size, and perhaps its <eos>, are known.
 struct GivenVocabulary {
   std::string text;
   std::optional<text::Vocabulary> vocabulary;
@@ -75,8 +75,8 @@ TokensDone shown_by(Progress& progress) {
   return [&progress](std::int64_t tokens) { progress.update(tokens); };
 }
 
-// Packs the ids that read(sink, done) sends. The input has no counts of the ids' text, so with a
-// vocabulary the text is counted here.
+// Packs the ids that read(sink, done) sends. The input has no counts of the ids' text, so if a
+// vocabulary is given, the text is counted here.
 void pack_ids(const Options& options, const GivenVocabulary& given, const char* title,
               std::int64_t total,
               const std::function<void(TokenSink& sink, const TokensDone& done)>& read) {
@@ -200,7 +200,7 @@ void cat(const Options& options) {
   OutputStream out(options.text("output-file"), format != "ids");
   MultiReader data(options.positional());
   const TokenRange range = chosen_range(options, data);
-  // The data has counts of its complete text only, so the counts of a part are unknown.
+  // Packed data has counts of its complete text only, so the counts of a part are unknown.
   const bool everything = range.begin == 0 && range.end == data.tokens();
   const std::optional<TextCounts> counts = everything ? data.counts() : std::nullopt;
   const auto sink = make_token_writer(

@@ -1,4 +1,4 @@
-// Runs qlctx-measure, and checks its answer.
+// Runs qlctx-measure for context lengths, and checks its answer.
 
 #include <csignal>
 #include <cstring>

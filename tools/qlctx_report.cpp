@@ -1,4 +1,4 @@
-// Reads networks and lengths from options, and makes the rows of lengths and plans.
+// Reads networks and lengths from options, and makes the rows that qlctx and qlctx plan print.
 
 #include "qlctx_report.h"
 
@@ -37,8 +37,8 @@ std::vector<std::int64_t> scales_from_options(const Options& options,
                                        : std::vector<std::int64_t>{8};
 }
 
-// Puts the sizes of size_options() into `network`. Returns false when none of them was given.
-// Throws UsageError when one of them was given, but not all of kNeededSizes.
+// Puts the sizes of size_options() into `network`. Returns false when none of these options was
+// given. Throws UsageError when only some were given, but not all of kNeededSizes.
 bool read_sizes(const Options& options, net::Network& network) {
   const std::vector<Option> sizes = size_options();
   if (std::none_of(sizes.begin(), sizes.end(),
@@ -227,7 +227,8 @@ static Json row_to_json(const Row& row) {
   return json;
 }
 
-// Describes a scale, or the output block, whose index follows the last scale.
+// Describes the scale with index `scale`. The index after the last scale stands for the output
+// block.
 static Json scale_to_json(const Row& row, std::size_t scale, std::int64_t layers) {
   const net::Stage& stage = row.geometry.last_input(scale);
   return {{"layers", layers},

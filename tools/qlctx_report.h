@@ -1,5 +1,5 @@
-// Reads the request of a qlctx command line, and makes what qlctx prints: a row for every
-// combination of lengths or for every plan, or a drawing.
+// Reads a command line of qlctx, and makes what qlctx prints: a drawing, or a table. The table has
+// a row for every combination of lengths or, from qlctx plan, for every plan.
 #pragma once
 
 #include <string>
@@ -55,8 +55,8 @@ struct Row {
 };
 
 // `method` is "paper", "exact" or "measured". Throws ConfigError for the first combination that
-// cannot be built, UsageError for "measured" without sizes of the network and for "paper" where its
-// formula does not hold, and the errors of measure().
+// cannot be built. Throws UsageError for "measured" if the sizes of the network are unknown, and
+// for "paper" if its formula does not hold. Also throws the errors of measure().
 std::vector<Row> make_rows(const Request& request, const std::string& method);
 
 // Returns the rows in the format that --format names. "tsv" is a header line and one tab-separated
@@ -64,15 +64,15 @@ std::vector<Row> make_rows(const Request& request, const std::string& method);
 // row; the keys of an object are all columns of the TSV, and "geometry".
 std::string render(const std::vector<Row>& rows, const Options& options);
 
-// Returns a standalone SVG 1.1 file of the states of every stage, in the segment and in memories,
-// and of the cone: the states that one output state depends on. Tokens run from left to right,
-// every row is a stage (net/geometry.h), and a state is as wide as the tokens that it stands for.
-// `position` is 0 to n_s - 1, the position of the output state. Every state of a segment or memory
-// is one element, of class "segment", "memory" or "compressed" (compressed memory); states of the
-// cone also have the class "in". Throws Error for a network that is too large for a drawing.
+// Returns a standalone SVG 1.1 file that shows the states in the segment and in memories, and the
+// cone: the states that one output state depends on. Tokens run from left to right, every row is a
+// stage (net/geometry.h), and a state is as wide as the tokens that it stands for. `position` is 0
+// to n_s - 1, the position of the output state. Every state of a segment or memory is one SVG
+// element, of class "segment", "memory" or "compressed" (compressed memory); states of the cone
+// also have the class "in". Throws Error for a network that is too large for a drawing.
 std::string draw_svg(const Row& row, std::int64_t position);
 
-// qlctx plan finds the geometries that reach a given context, the cheapest first.
+// qlctx plan makes plans: networks with lengths that reach a given context, the cheapest first.
 
 // Returns the plans in the format that --format names. Throws errors as make_request() does, and
 // Error when no geometry reaches the context.

@@ -278,8 +278,8 @@ class Drawing {
     line(R"(<path d="M{0:.1f} {1:.1f}l7 -4v8z" fill="#444"/>)", x(segment_) + 2, end);
   }
 
-  // Draws the states of the cone that no memory holds any longer; states of the rows above depend
-  // on them.
+  // Draws the states of the cone that no memory holds any longer. States in rows above depend on
+  // them.
   void draw_past(std::size_t stage) {
     std::vector<std::int64_t> tokens;
     each_in_cone(stage, [&](std::int64_t first) {
@@ -345,7 +345,8 @@ class Drawing {
     line("/>");
   }
 
-  // Draws a label at the right of every scale and of the output block; it describes their states.
+  // Draws a label at the right of every scale and of the output block. The label describes their
+  // states.
   void draw_scale_labels() {
     const std::size_t scales = row_.geometry.outputs.size();
     const double left = x(segment_) + 20 + kLane * static_cast<double>(scales);

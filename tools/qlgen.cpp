@@ -1,6 +1,6 @@
-// qlgen handles what needs no tensor, as qleval does. To generate, it replaces itself by the
-// program of the same name in libexec. With --text qlgen instead keeps running: it encodes the
-// prompt, runs that program, and decodes the generated tokens.
+// qlgen handles what needs no tensor, such as --help and errors of the command line. To generate,
+// it replaces itself by the program of the same name in libexec. With --text qlgen keeps running
+// instead: it encodes the prompt, runs that program, and decodes the generated tokens.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -55,7 +55,7 @@ std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std
   return std::move(encoded.ids);
 }
 
-// Writes every continuation as text, after the prompt. Each prompt begins a new line.
+// Writes every continuation as text. The prompt comes before each continuation, on a new line.
 class Texts : public shard::TokenSink {
  public:
   Texts(const text::Vocabulary& vocabulary, const std::vector<shard::TokenId>& prompt,
@@ -130,8 +130,8 @@ void go_on_with_text(const Options& options, const std::vector<std::string>& arg
   run_filter(libexec_program("qlgen"), arguments, stream, [&](InputFile& output) {
     shard::TokenStreamReader reader(output);
     Texts texts(vocabulary, prompt, out);
-    // When a stop is requested, the other program ends its stream. This loop then reads the stream
-    // to its end.
+    // When a stop is requested, the program in libexec ends its stream. This loop then reads the
+    // stream to its end.
     shard::TokenStreamReader::Block block;
     while (reader.next(block)) {
       send_tokens(block.ids.data(), block.ids.size(), block.document_starts, texts);

@@ -24,7 +24,8 @@ using namespace ql::interop;
 using namespace ql::shard;
 using namespace ql::text;
 
-// Returns the value of a choice. The option table has already refused invalid names.
+// Returns the value of an option that names one of several values. The option table has already
+// refused other names.
 template <typename Value>
 static Value chosen(const Options& options, const char* name) {
   return find_named<Value>(options.text(name)).value();
@@ -36,7 +37,7 @@ static std::string percent(std::int64_t part, std::int64_t total) {
       total == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(total));
 }
 
-// The vocabulary has <eos> if `count` is above 0.
+// Warns of words <eos> in a text. The vocabulary has <eos> if `count` > 0.
 static void warn_of_reserved(std::int64_t count, const Vocabulary& vocabulary) {
   if (count == 0) return;
   const std::string eos(vocabulary.token(*vocabulary.eos()));
@@ -52,7 +53,7 @@ static Json configuration(const Options& options, const std::vector<std::string>
   return json;
 }
 
-// Returns "" when `option` is not given.
+// Returns the token name that `option` gives, or "".
 static std::string token_name(const Options& options, const char* option) {
   if (!options.has(option)) return "";
   if (options.text(option).empty()) {

@@ -50,7 +50,7 @@ train::ComputeDevice compute_device_of(const Options& options, const machine::Pr
   return compute;
 }
 
-// Holds the data, and the preset as --set and its short forms change it.
+// Holds the data, and the preset with the changes that --set and its short forms make.
 struct Settings {
   std::string path;
   std::vector<std::string> data, validation;  // folders
@@ -60,8 +60,8 @@ struct Settings {
 };
 
 // Returns the checkpoint from which the data and the preset are taken if they are not given with
-// --resume: the newest one whose state.json and model.json are not damaged. Its other files may be:
-// the trainer looks for the newest complete checkpoint later.
+// --resume: the newest one whose state.json and model.json are not damaged. Its other files may be
+// damaged, because the trainer looks for the newest complete checkpoint later.
 fs::path checkpoint_to_resume(const Options& options) {
   const fs::path run = options.text("output");
   bool recorded = false;
