@@ -1,5 +1,4 @@
-// Implements Decoder and PieceWriter, which write tokens with the spaces and line ends between
-// them.
+// Turns tokens into text, and writes the spaces and line ends between them.
 
 #include "text/decoder.h"
 
@@ -38,7 +37,7 @@ std::string PieceWriter::shown(TokenId id) const {
 bool PieceWriter::ends_line(TokenId id) const {
   // With EosRule::kDouble the <eos> at the beginning of a line does not end the line.
   if (id == vocabulary_.eos()) return eos_ != EosRule::kDouble || !line_empty_;
-  // A word may be spelled like a byte token.
+  // A word never ends a line, not even one that is spelled <0x0A>.
   if (vocabulary_.type() == TokenType::kWord || vocabulary_.is_special(id)) return false;
   const std::string_view token = vocabulary_.token(id);
   return token == "\n" || token == "<0x0A>";

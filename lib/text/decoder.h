@@ -1,4 +1,4 @@
-// Turns token ids back into text: the original text, or tokens that a person can read.
+// Turns token ids into the original text, or into tokens that a person can read.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@
 namespace ql::text {
 
 // Writes tokens, separated by spaces within a line. A line ends after a token that stands for a
-// line end (<eos> or a line feed), and at the end of a document. Tokens of type byte are written as
-// the bytes that they stand for, other tokens as in the vocabulary's file. Both go through
-// escaped() of base/strings.h.
+// line end (a line feed, or an <eos> that ends a line), and at the end of a document. Tokens of
+// type byte are written as the bytes that they stand for, other tokens as in the vocabulary's file.
+// escaped() of base/strings.h escapes all of them.
 class PieceWriter : public shard::TokenSink {
  public:
   using Sink = std::function<void(std::string_view text)>;
@@ -42,12 +42,12 @@ struct DecodeOptions {
   LineStyle line_style = LineStyle::kPlain;  // words only
 };
 
-// Decodes a stream. The sink gets the text in pieces of at most about 64 KiB, so memory does not
-// grow. For words it writes spaces as the line style requires, a line feed for each <eos> that ends
-// a line, and a line feed where a document or the text ends inside a line. For other types it
-// writes the text that the tokens stand for, a line feed for each <eos> that ends a line, and
-// U+FFFD for <unk>. It removes the spaces that encoding adds: before each line for a SentencePiece
-// model, before each document for imported pieces.
+// Decodes a stream. The sink gets the text in parts of at most about 64 KiB, so memory does not
+// grow. For all types, an <eos> that ends a line becomes a line feed. For words, the text has
+// spaces as the line style requires, and a line feed where a document or the text ends inside a
+// line. For other types, <unk> becomes U+FFFD, and the spaces that encoding adds are removed.
+// Encoding adds them before each line for a SentencePiece model, and before each document for
+// imported pieces.
 class Decoder : public shard::TokenSink {
  public:
   using Sink = std::function<void(std::string_view text)>;
@@ -69,12 +69,14 @@ class Decoder : public shard::TokenSink {
   const Vocabulary& vocabulary_;
   DecodeOptions options_;
   Sink sink_;
-  // The text of each token, by id. Empty for words: the vocabulary has their text.
+  // Holds the text of each token, by id. The vector is empty for words, because the vocabulary has
+  // their text.
   std::vector<std::string> texts_;
   std::string text_;
   LeadingBlanks leading_blanks_;
-  // These are true when the text after a line feed at the end of a token (feed_ends_line_), or
-  // after <eos> (eos_ends_line_), may begin with spaces that encoding added.
+  // After a token that ends with a line feed, line_empty_ becomes true if feed_ends_line_ is true.
+  // After <eos>, line_empty_ gets the value of eos_ends_line_. Spaces that encoding added are
+  // removed only while line_empty_ is true.
   bool feed_ends_line_, eos_ends_line_;
   bool line_empty_ = true;  // the line or document has no text yet
   bool line_open_ = false;  // kDouble: the line has begun, so the next <eos> ends it

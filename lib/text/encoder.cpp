@@ -1,5 +1,5 @@
-// Implements the validation of text, a line encoder for each type of vocabulary, and the encoding
-// of files in the order of their blocks.
+// Validates text, encodes lines by the type of the vocabulary, and encodes the blocks of files in
+// order.
 
 #include "text/encoder.h"
 
@@ -170,8 +170,8 @@ class PieceEncoder : public LineEncoder {
     replace_unknown(begin, text, ids, unknowns);
   }
 
-  // Reports each <unk> from index `begin` on to `unknowns`. The ids from there on are those of
-  // `text`.
+  // Reports each <unk> in `ids` to `unknowns`, beginning at index `begin`. The ids from this index
+  // on are those of `text`.
   void replace_unknown(std::size_t begin, std::string_view text, std::vector<TokenId>& ids,
                        Unknowns& unknowns) const {
     std::for_each(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.end(), [&](TokenId& id) {
@@ -179,9 +179,9 @@ class PieceEncoder : public LineEncoder {
     });
   }
 
-  // For a model that has a piece for the line feed: encodes a line together with the line feeds
-  // around it, then drops the tokens of these line feeds. The model's rules for the beginning and
-  // the end of a text must not change an inner line.
+  // Encodes a line together with the line feeds around it, then drops the tokens of these line
+  // feeds. So the model's rules for the beginning and the end of a text do not change an inner
+  // line. The model must have a piece for the line feed.
   void add_between(std::string_view line, FeedTokens feeds, std::vector<TokenId>& ids,
                    Unknowns& unknowns) const {
     std::string text(line);
@@ -225,8 +225,8 @@ class PieceEncoder : public LineEncoder {
 TokenId Unknowns::replace(std::string_view text) {
   const bool allowed = rule_ == UnknownRule::kUnk;
   if (!allowed || !vocabulary_.unk()) {
-    // The word <eos> is a token, but text never becomes it. SentencePiece does not state where text
-    // became <unk>, so the line is shown.
+    // The word <eos> is a token, but text never becomes this token. SentencePiece does not state
+    // which text became <unk>, so the message shows the beginning of the text that was encoded.
     const bool is_eos = vocabulary_.type() == TokenType::kWord && vocabulary_.eos() &&
                         text == vocabulary_.token(*vocabulary_.eos());
     const char* fault = vocabulary_.type() == TokenType::kSentencePiece ? "has text" : "is";
@@ -307,7 +307,7 @@ void Encoder::encode_lines(const TextBlock& block, std::string_view text,
   ids.reserve(text.size() / kBytesPerToken);
   Unknowns unknowns(vocabulary_, options_.unknown);
   TextPlace place = block.place;
-  // `begins` is true when the next line begins a document, or the text of all files.
+  // `begins` is true when the next line is the first one of a document or of all files.
   bool begins = place.starts_file && options_.documents.at_files();
   if (begins) encoded.document_starts.push_back(0);
   begins = begins || !place.lines_before.any;

@@ -42,7 +42,8 @@ void remove_mark(TextBlock& block, TokenType type);
 enum class UnknownRule { kUnk, kError };
 constexpr auto names_of(UnknownRule) { return std::array{"unk", "error"}; }
 
-// Replaces strings outside the vocabulary by <unk> and collects the first of them, or refuses them.
+// Refuses strings outside the vocabulary, or replaces them by <unk> and keeps the first few for
+// messages.
 class Unknowns {
  public:
   static constexpr std::size_t kMostTexts = 9;
@@ -53,8 +54,8 @@ class Unknowns {
     file_ = file;
     line_ = line;
   }
-  // Returns the id of <unk> for `text`. Throws Error, which names file, line and text, under
-  // UnknownRule::kError or when the vocabulary has no <unk>.
+  // Returns the id of <unk> for `text`. Throws Error under UnknownRule::kError, and when the
+  // vocabulary has no <unk>. The error names file, line and text.
   TokenId replace(std::string_view text);
   // Does the same for a word of the text that is spelled like the vocabulary's <eos>: only line
   // ends may become <eos>.
@@ -136,7 +137,8 @@ class Encoder {
   // the vocabulary lacks, and Error for type piece.
   Encoder(const Vocabulary& vocabulary, EncodeOptions options);
 
-  // Encodes a block from a TextReader that uses cut(). Several threads may call it at once.
+  // Encodes a block from a TextReader that uses cut(). Several threads may call this function at
+  // once.
   EncodedBlock encode(TextBlock block) const;
   LineCut cut() const {
     return line_cut(vocabulary_.type(), vocabulary_.lowercase(), vocabulary_.blanks());

@@ -28,7 +28,8 @@ std::unordered_map<char32_t, char> byte_level_alphabet() {
   return alphabet;
 }
 
-// Returns true for special tokens such as <|endoftext|> and [MASK], which follow no spelling.
+// Returns true for special tokens such as <|endoftext|> and [MASK], which are plain text in every
+// Spelling.
 bool is_bracketed(const std::string& token) {
   return (token.front() == '<' && token.back() == '>') ||
          (token.front() == '[' && token.back() == ']');
@@ -185,7 +186,7 @@ class TokenDecoder {
 
  private:
   enum class State {
-    kTokens,  // an element of the list is a token
+    kTokens,  // an element of the library's list is a token
     kRuns,    // an element is a token or several adjacent bytes
     kText,    // the complete text is one element
   };
@@ -250,8 +251,8 @@ class TokenDecoder {
     });
   }
 
-  // Accepts a Strip that removes nothing, or one space at the beginning of a document: the space
-  // that encoding adds there.
+  // Accepts only a Strip that removes nothing, and a Strip that removes the one space that encoding
+  // adds at the beginning of a document.
   void strip_text(const JsonObject& decoder) {
     const std::int64_t start = decoder.integer("start", 0), stop = decoder.integer("stop", 0);
     if (start == 0 && stop == 0) return;

@@ -20,8 +20,8 @@ namespace ql::text {
 // placeholder.
 class TokensById {
  public:
-  // `expected` is the number of tokens in the file. It bounds the ids, so that a damaged id does
-  // not allocate memory for billions of tokens.
+  // `expected` is the number of tokens in the file. It limits the ids, so that no memory for
+  // billions of tokens is allocated when an id is damaged.
   TokensById(std::size_t expected, std::string where);
 
   // Accepts the same id and token again. Throws FormatError for an id out of bounds and for an id
@@ -34,18 +34,18 @@ class TokensById {
 
  private:
   std::string where_;
-  std::size_t end_;  // all ids must be less
+  std::size_t end_;  // all ids must be less than this
   std::vector<std::optional<std::string>> tokens_;
 };
 
-// Returns the placeholder of a gap: "<missing:7>", in further angle brackets as long as `taken`
-// contains the name.
+// Returns the placeholder of a gap, such as "<missing:7>". The name gets another pair of angle
+// brackets each time that `taken` contains it.
 std::string placeholder(std::uint64_t id, const std::unordered_set<std::string>& taken);
 // Returns true when placeholder() may return this name for this id.
 bool is_placeholder(std::string_view name, std::uint64_t id);
 
 // Returns the bytes that a token spells in GPT-2's alphabet, which has one code point for each
-// byte. Returns nothing when the token has a code point outside it.
+// byte. Returns nothing when the token has a code point outside this alphabet.
 std::optional<std::string> byte_level_bytes(std::string_view token);
 
 // Returns the byte of a token such as <0x0A> or <0x0a>, or nothing for other tokens.
@@ -55,8 +55,8 @@ std::optional<unsigned char> byte_fallback(std::string_view token);
 // recognizes the way by the tokens.
 enum class Spelling {
   kPlain,  // the bytes themselves
-  // GPT-2's alphabet. It is recognized when all tokens except <...> and [...] use it, and some
-  // token begins with its space, U+0120.
+  // GPT-2's alphabet (see byte_level_bytes()). It is recognized when all tokens except <...> and
+  // [...] use this alphabet, and some token begins with U+0120, which stands for a space.
   kByteLevel,
   kSentencePiece,  // a space is U+2581, a byte is <0x41>; recognized when a token has U+2581
 };
@@ -98,27 +98,28 @@ struct TokenList {
   std::vector<std::string> names;      // by id; a gap has a placeholder
   TokenType type = TokenType::kPiece;  // unless the user asks for another type
   bool pieces_only = false;            // only kPiece is possible
-  std::optional<Spelling> spelling;    // without a value the tokens show their spelling
+  std::optional<Spelling> spelling;    // without a value evident_spelling() decides
   std::string note;                    // a message for the user, or ""
 };
 
 // Returns nothing for a plain list. `type` is the type that the user asks for, if any. Throws
-// FormatError at `where` for a damaged list, and for other kinds of files, such as merge lists,
-// vectors and tables; there the message says what to give instead.
+// FormatError at `where` for a damaged list. Throws it also for other kinds of files, such as merge
+// lists, vectors and tables, and then states what to give instead.
 std::optional<TokenList> read_token_list(std::string_view text, std::optional<TokenType> type,
                                          const std::string& where);
 
-// Reads JSON that is not a tokenizer.json: an object that maps tokens to ids or ids to tokens, or
-// an array of tokens. Throws FormatError at `where` for other JSON.
+// Reads JSON that is not a tokenizer.json: an array of tokens, or an object that maps tokens to ids
+// (or ids to tokens). Throws FormatError at `where` for other JSON.
 TokenList read_json_tokens(const Json& json, const std::string& where);
 
 // Throws FormatError for tokens that are parts of words, marked by ## or </w>: decoded text would
 // contain the marks, and wrong spaces. `counted` means that the list has counts, for the remedy.
 void refuse_joined(const std::vector<std::string>& tokens, bool counted, const std::string& where);
 
-// Returns true for a list that fairseq wrote, recognized by its name (dict.txt or dict.*.txt) and
-// content. fairseq puts kFairseqTokens before the list. The token of a line that ends with
-// kFairseqOverwrite takes the name from an earlier token.
+// Returns true for a list that fairseq wrote. It is recognized by the name of the file (dict.txt or
+// dict.*.txt) and the form of the lines. fairseq gives the first ids to kFairseqTokens and the
+// next ids to the list. The token of a line that ends with kFairseqOverwrite replaces an earlier
+// token of the same name.
 bool is_fairseq_list(std::string_view text, const std::string& where);
 constexpr std::string_view kFairseqOverwrite = "#fairseq:overwrite";
 inline const std::vector<std::string> kFairseqTokens = {"<s>", "<pad>", "</s>", "<unk>"};

@@ -1,5 +1,5 @@
-// Implements SentencePiece models: checks the rules of a serialized model, and prepares text for
-// training by the library.
+// Calls the SentencePiece library: checks the rules of a model before the library uses them, and
+// prepares text for training.
 
 #include "text/sentencepiece.h"
 
@@ -66,7 +66,7 @@ bool for_each_field(std::string_view rest, const Use& use) {
       case 5:
         take(4);
         break;
-      default:  // groups are obsolete
+      default:  // a group, which is obsolete, or an undefined type
         return false;
     }
     if (broken || key > UINT32_MAX) return false;
@@ -80,11 +80,11 @@ constexpr std::uint64_t kNormalizerSpec = 3, kDenormalizerSpec = 5;
 constexpr std::uint64_t kPrecompiledCharsmap = 2, kAddDummyPrefix = 3, kRemoveExtraWhitespaces = 4,
                         kEscapeWhitespaces = 5;
 
-// Checks the trie of a charsmap: a double array in the layout of the library darts-clone. The
-// search of that library does not check that it stays inside the array.
+// Checks the trie of a charsmap (a model's replacement rules). The trie is a double array in the
+// layout of the library darts-clone, whose search does not check that it stays inside the array.
 class TrieWalk {
  public:
-  // Replacement strings of `texts` bytes in total follow the trie.
+  // In the charsmap, `texts` bytes of replacement strings follow the trie.
   TrieWalk(std::string_view trie, std::size_t texts)
       : trie_(trie), texts_(texts), most_below_(trie.size() / sizeof(std::uint32_t), kUnknown) {}
 
@@ -138,8 +138,8 @@ class TrieWalk {
   std::vector<int> most_below_;  // by node
 };
 
-// Returns true when the rules lead only to replacement strings inside the charsmap, each of which
-// ends with a zero byte.
+// Returns true when the rules lead only to replacement strings inside the charsmap. Each string
+// must end with a zero byte and have at most kLongestText bytes before it.
 bool stays_inside(std::string_view charsmap) {
   // The longest replacement in Unicode has 33 bytes. A much longer one would make a short line very
   // long.
@@ -285,10 +285,10 @@ void SentencePieceModel::encode(std::string_view text, std::vector<std::uint32_t
 
 namespace {
 
-// The library compares repeated text up to the end of a sentence. Training on a text with
-// repetitions takes more than ten times as long with sentences of 64 KiB, so lines longer than
-// kLongLine are cut into parts of at most kSentence bytes. Shorter lines are not cut, because that
-// would change the model.
+// The library compares repeated text up to the end of a sentence. If a text has repetitions,
+// training with sentences of 64 KiB takes more than ten times as long as with short ones. So lines
+// longer than kLongLine are cut into parts of at most kSentence bytes. Shorter lines are not cut,
+// because that would change the model.
 constexpr std::size_t kLongLine = std::size_t{16} * 1024;
 constexpr std::size_t kSentence = 1024;
 // The library drops every sentence with this character, U+2585.
@@ -329,7 +329,7 @@ class Parts : public sentencepiece::SentenceIterator {
   const std::vector<bool>& hidden_;
   std::size_t next_line_ = 0;
   std::string_view rest_;    // the part of the current line that was not passed yet
-  std::size_t longest_ = 0;  // most bytes of a part of this line
+  std::size_t longest_ = 0;  // largest size in bytes of a part of this line
   std::string part_;
   bool done_ = false;
 };
@@ -375,7 +375,8 @@ std::int64_t characters_for(double coverage, const std::vector<TokenCount>& coun
   return characters;
 }
 
-// Returns the result of training except the model. Throws ConfigError when max_size is too small.
+// Chooses how many characters get pieces. Returns a result that still lacks the model. Throws
+// ConfigError when max_size is too small.
 TrainedSentencePiece choose_characters(const std::vector<TokenCount>& counts,
                                        const SentencePieceTraining& training) {
   const std::int64_t others = training.byte_pieces ? 258 : 2;

@@ -17,15 +17,16 @@ namespace ql::text {
 // Holds the rules in a serialized model's normalizer_spec. adds_prefix and removes_blanks have the
 // library's defaults.
 struct SentencePieceRules {
-  bool keeps_text = true;   // decoding returns exactly the bytes of the text
-  bool adds_prefix = true;  // puts a space before the text, so that its first word is like others
+  bool keeps_text = true;      // decoding returns exactly the bytes of the text
+  bool adds_prefix = true;     // puts a space before the text, as before its later words
   bool removes_blanks = true;  // removes spaces at both ends, and all except one between words
   std::string problem;         // why the model cannot be used, or ""
 };
 
-// Reads and checks the rules. The library follows the offsets in a precompiled_charsmap even
-// outside of the charsmap's memory, so they are checked here. Rules for decoded text
-// (denormalizer_spec) are reported as a problem, too, because the decoder here does not apply them.
+// Reads and checks the rules. The library follows the offsets in a model's replacement rules
+// (precompiled_charsmap) even outside of the rules' memory, so the offsets are checked here. Rules
+// for decoded text (denormalizer_spec) are reported as a problem, too, because the decoder here
+// does not apply them.
 SentencePieceRules sentencepiece_rules(std::string_view serialized);
 
 }  // namespace ql::text
@@ -42,9 +43,10 @@ namespace ql::text {
 // The library writes a space as U+2581 in its pieces.
 constexpr std::string_view kPieceBlank = "\xE2\x96\x81";
 
-// Returns how many bytes of `text`, which is valid UTF-8, to pass to the library at once: at most
-// `longest`, because the library's memory grows with the text of a call. Long text is cut before a
-// space, where a piece begins anyway, or else between code points.
+// Returns how many bytes of `text` to pass to the library at once. The result is at most `longest`,
+// because the library's memory grows with the text of a call. Longer text is cut before a space,
+// where a piece begins anyway, or between code points if it has no space. `text` must be valid
+// UTF-8.
 std::size_t sentencepiece_part(std::string_view text, std::size_t longest = std::size_t{64} * 1024);
 
 // LeadingBlanks names the spaces that decoding removes at the beginning of a line or document,
@@ -66,7 +68,7 @@ class SentencePieceModel {
 
   std::uint32_t size() const;
   const std::string& piece(std::uint32_t id) const;
-  // Returns true for the 256 pieces that stand for one byte each, written "<0x41>".
+  // Returns true for the 256 pieces that stand for one byte each, such as "<0x41>".
   bool is_byte(std::uint32_t id) const;
   // Returns true for pieces that text never becomes, such as <eos>.
   bool is_control(std::uint32_t id) const;
@@ -92,8 +94,8 @@ class SentencePieceModel {
 struct SentencePieceTraining {
   std::int64_t max_size = 0;
   bool byte_pieces = true;  // if false, characters outside the vocabulary become <unk>
-  // The most frequent characters get pieces of their own, until this share of the text is covered:
-  // above 0, at most 1. Without a value the share is kUsualCoverage, or less if max_size has no
+  // The most frequent characters get pieces of their own until they make up this share of the text
+  // (above 0, at most 1). Without a value the share is kUsualCoverage, or less if max_size has no
   // room for that share.
   std::optional<double> coverage{};
 };
@@ -103,13 +105,13 @@ struct TrainedSentencePiece {
   std::string model;            // serialized
   std::int64_t characters = 0;  // distinct characters of the text
   std::int64_t covered = 0;     // characters with pieces of their own
-  bool lowered = false;         // max_size has no room for kUsualCoverage
+  bool lowered = false;         // less than kUsualCoverage, because max_size has no room
 };
 
 // Trains a unigram model of at most `max_size` pieces on `lines`. <eos> is piece 0, <unk> piece 1.
 // The model keeps text unchanged: no normalization, no added or removed spaces. The same arguments
-// give the same model. Throws ConfigError when the size does not fit the text, Error when there is
-// no text.
+// give the same model. Throws ConfigError when the size does not fit the text, and Error when there
+// is no text.
 TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& lines,
                                          const SentencePieceTraining& training);
 

@@ -1,4 +1,4 @@
-// Implements cutting text into blocks, and the rules for where documents begin.
+// Cuts text into blocks, and finds where documents begin.
 
 #include "text/text_reader.h"
 

@@ -53,8 +53,8 @@ class LineSplitter {
 // a long line is cut into blocks, and no regular expression has to search megabytes.
 constexpr std::size_t kLineHead = 1024;
 
-// Returns true when the first kLineHead bytes of a line are whitespace. `line` is as in
-// begins_at().
+// Returns true when the first kLineHead bytes of a line are whitespace. `line` is complete, or has
+// more than kLineHead bytes.
 bool has_blank_head(std::string_view line, Blanks blanks = Blanks::kAscii);
 
 // Holds what the rules need to know about the lines before a line.
@@ -75,17 +75,17 @@ class DocumentRule {
   // "file"   every file is a document
   // "line"   every line is a document
   // "none"   all files together are one document
-  // Any other rule is an ECMAScript regular expression over bytes, which is searched for in every
-  // line without its line end. A line in which the expression is found begins a document. A line of
-  // more than kLineHead bytes never matches. With "blank", "none" and an expression, blank lines
-  // before the first text belong to the first document. Throws UsageError for an empty rule and for
-  // an invalid regular expression.
+  // Any other rule is an ECMAScript regular expression over bytes. A document begins at each line
+  // in which the expression is found. The line end is not searched, and a line of more than
+  // kLineHead bytes never matches. With "blank", "none" and an expression, blank lines before the
+  // first text belong to the first document. Throws UsageError for an empty rule and for an invalid
+  // regular expression.
   explicit DocumentRule(const std::string& rule);
 
   bool at_files() const { return kind_ == Kind::kFile; }
-  // `line` is a complete line, or a beginning of it with more than kLineHead bytes, without a byte
-  // order mark. `blanks` decides which lines are blank. Several threads may call this function at
-  // once.
+  // Returns true when a document begins at the line. `line` is a complete line, or a beginning of
+  // it with more than kLineHead bytes, without a byte order mark. `blanks` decides which lines are
+  // blank. Several threads may call this function at once.
   bool begins_at(std::string_view line, const LineHistory& before,
                  Blanks blanks = Blanks::kAscii) const;
 
@@ -97,8 +97,9 @@ class DocumentRule {
   bool anchored_ = false;
 };
 
-// Files of text come in blocks of complete lines, decompressed where necessary. A line that is
-// longer than a block may come in parts (see LineCut), so that memory does not grow with the line.
+// Files of text are decompressed where necessary, and come in blocks of complete lines. A line that
+// is longer than a block may come in parts (see LineCut), so that memory does not grow with the
+// line.
 
 // Says where a block begins.
 struct TextPlace {
@@ -118,7 +119,7 @@ struct TextPlace {
     return begins_file && begins_with_mark(text) ? text.substr(kByteOrderMark.size()) : text;
   }
 
-  // Advances the place, except its offset, past a line or, if not `ended`, past a part of a line.
+  // Moves the place past `text`: a line, or a part of a line if `ended` is false. The offset stays.
   void pass(std::string_view text, bool ended) {
     if (!continues_line) head_blank = has_blank_head(without_mark(text), blanks);
     continues_line = !ended;
@@ -155,12 +156,12 @@ class TextReader {
   TextReader(std::vector<std::string> files, LineCut cut, std::size_t block_bytes = kBlockBytes,
              std::size_t longest_unit = kLongestUnit, Content content = Content::kText);
 
-  // Reads the next block, of at most block_bytes, or of more if the text cannot be cut there.
-  // Blocks never span files; an empty file gives one empty block. Returns false after the last
-  // file. Blocks of regular files depend only on their text. A slow pipe gives shorter blocks of
-  // complete lines. The first kLineHead bytes of a line stay together.
+  // Reads the next block. The block has at most block_bytes, or more if LineCut allows no cut in
+  // that many bytes. Blocks never span files; an empty file gives one empty block. Returns false
+  // after the last file. The blocks of a regular file depend only on its text. A slow pipe gives
+  // shorter blocks of complete lines. The first kLineHead bytes of a line stay together.
   bool next(TextBlock& block);
-  // Returns false when next() may have to wait for a pipe's data or its writer.
+  // Returns false when next() may have to wait for the data or the writer of a pipe.
   bool has_more() const;
 
  private:

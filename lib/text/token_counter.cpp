@@ -1,4 +1,4 @@
-// Implements the counters of words, characters and bytes, and of a token stream's text.
+// Counts words, characters and bytes, and the text of a token stream.
 
 #include "text/token_counter.h"
 

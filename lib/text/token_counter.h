@@ -1,4 +1,5 @@
-// Counts the tokens of a text, and makes the text counts of tokens that come without them.
+// Counts the tokens of a text, and the bytes, characters, words and lines of the text that tokens
+// stand for.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,8 @@ struct TokenCount {
 };
 
 // All counters have these functions:
-//   add()     counts a line or a part of a line. `begins`: the part begins its line; `ended`: a
-//             line feed follows.
+//   add()     counts a line or a part of a line. `begins` is true when the part
+//             begins its line, `ended` when a line feed follows.
 //   merge()   adds the counts of another counter.
 //   counts()  returns every distinct token with its count, in any order; ByteCounter returns all
 //             256 bytes, in the order of their values.
@@ -66,9 +67,9 @@ class ByteCounter {
   std::vector<std::int64_t> counts_;
 };
 
-// Passes tokens on and counts the text into which Decoder turns them, with a line feed for each
-// <eos> and in the vocabulary's line style. finish() passes the counts on. TextCounts::unknown is
-// the number of <unk> tokens.
+// Passes tokens on, and counts the text into which Decoder turns them. This text has a line feed
+// for each <eos>, and the vocabulary's line style. finish() passes the counts on.
+// TextCounts::unknown is the number of <unk> tokens.
 class CountedTokens : public shard::TokenSink {
  public:
   // Keeps references to both arguments.

@@ -88,8 +88,8 @@ std::optional<Entry> tiktoken_entry(std::string_view line) {
 }
 
 // A list of words with counts looks similar, because words of four letters are valid base64. So a
-// tiktoken list must have distinct ids, and either base64's padding or, unless the user asks for
-// words, ids that ascend from 0.
+// tiktoken list must have distinct ids. It must also have base64's padding, or ids that ascend from
+// 0. If the user asks for words, only the padding is accepted.
 bool is_tiktoken(const Lines& lines, std::optional<TokenType> type) {
   if (!most(lines, tiktoken_entry)) return false;
   std::unordered_set<std::uint64_t> ids;
@@ -176,14 +176,15 @@ TokenList read_entries(const Lines& lines, const std::string& kind, const Reader
   return list;
 }
 
-// Returns true for a token, a tab and a score: a log probability or, in a BPE model, minus a rank.
+// Returns true if the line has a token, a tab and a score. The score is a log probability or, in a
+// BPE model, a negated rank.
 bool is_scored(std::string_view line) {
   const std::size_t tab = line.rfind('\t');
   return tab != std::string_view::npos && tab > 0 && real_of(line.substr(tab + 1));
 }
 
-// A list of tokens with counts looks similar. A SentencePiece list must therefore have at least one
-// of U+2581, a byte piece and <unk>, and also a score that cannot be a count.
+// A list of tokens with counts looks similar. A SentencePiece list must therefore have a score that
+// cannot be a count. It must also have U+2581, a byte piece or <unk>.
 bool is_sentencepiece_list(const Lines& lines) {
   if (!most(lines, is_scored)) return false;
   bool pieces = false, scores = false;
@@ -223,8 +224,8 @@ bool ends_word(std::string_view token) {
   return token.size() > kWordEnd.size() && token.substr(token.size() - kWordEnd.size()) == kWordEnd;
 }
 
-// Returns true for a BPE merge list: it has a "#version:" header or, mostly, lines of two symbols.
-// A symbol is a single character or the result of an earlier merge.
+// Returns true for a BPE merge list. Such a list has a "#version:" header, or nearly all of its
+// lines have two symbols. A symbol is a single character or the result of an earlier merge.
 bool is_merge_list(const Lines& lines) {
   const bool headed = !lines.empty() && lines[0].substr(0, 9) == "#version:";
   if (headed) return true;
@@ -246,7 +247,7 @@ bool is_merge_list(const Lines& lines) {
   return good * 10 >= head * 9 && numbers * 2 < head;
 }
 
-// Returns true for a token and the values of its vector.
+// Returns true if the line has a token and the values of its vector.
 bool is_vector(std::string_view line) {
   constexpr std::size_t kFewestNumbers = 3;
   const Fields fields = fields_of(line);

@@ -1,4 +1,4 @@
-// Implements the checks of a vocabulary's content, its hash and its file.
+// Checks the content of a vocabulary, computes its hash, and reads and writes its file.
 
 #include "text/vocabulary.h"
 

@@ -39,8 +39,8 @@ constexpr auto names_of(LineStyle) { return std::array{"plain", "padded"}; }
 //   sentencepiece  the pieces of `model`, in its order
 //   piece          any bytes, with the escapes of base/strings.h; these tokens can be decoded,
 //                  but the rules that turn text into them are unknown
-// The special tokens (<eos>, <unk>) are tokens, too. Text with the same spelling never becomes a
-// special token, except the word <unk>.
+// `tokens` also contains the special tokens (<eos>, <unk>). Text with the same spelling never
+// becomes a special token, except the word <unk>.
 struct VocabularyContent {
   TokenType type = TokenType::kWord;
   bool lowercase = false;
@@ -50,8 +50,8 @@ struct VocabularyContent {
   std::vector<std::string> tokens;
   std::vector<std::int64_t> counts;  // by id: occurrences in the original text
   std::string model;                 // sentencepiece only: the serialized model
-  // For type piece only, and never kAll: the spaces that decoding removes at the beginning of
-  // documents.
+  // Names the spaces that decoding removes at the beginning of documents. kOne and kFirstToken are
+  // for type piece only, and kAll is not allowed.
   LeadingBlanks leading_blanks = LeadingBlanks::kNone;
 };
 

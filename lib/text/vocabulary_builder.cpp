@@ -1,4 +1,5 @@
-// Implements counting by several threads, choosing entries, and adding up the counts of parts.
+// Counts tokens with several threads, chooses the entries of a vocabulary, and adds up the counts
+// of parts.
 
 #include "text/vocabulary_builder.h"
 
@@ -124,8 +125,8 @@ std::int64_t take(std::vector<TokenCount>& counts, const char* token) {
   return count;
 }
 
-// Sorts the counts and drops tokens below min_count and tokens beyond max_size. Returns the sum of
-// the dropped counts.
+// Sorts the tokens by falling count, and drops those below min_count and those beyond max_size.
+// Returns the sum of the dropped counts.
 std::int64_t select(std::vector<TokenCount>& counts, const VocabularyRules& rules) {
   std::sort(counts.begin(), counts.end(), [](const TokenCount& a, const TokenCount& b) {
     return a.count != b.count ? a.count > b.count : a.token < b.token;
@@ -151,7 +152,7 @@ struct Counted {
   std::vector<TokenCount> tokens;
   std::int64_t lines = 0;
   LineStyle line_style = LineStyle::kPlain;
-  std::int64_t unknown = 0;  // tokens that are <unk> in the parts
+  std::int64_t unknown = 0;  // add_counts() only: tokens that are <unk> in the parts
 };
 
 Counted count_text(const std::vector<std::string>& files, const VocabularyRules& rules,
@@ -212,7 +213,7 @@ void add(std::int64_t& sum, std::int64_t count, const std::string& where) {
   }
 }
 
-// Refuses a part whose vocabulary leaves out words of its text, because the sum would lack their
+// Refuses a part whose vocabulary may lack tokens of its text, because the sum would lack their
 // counts.
 void refuse_left_out(const Json& provenance, const std::string& where) {
   if (!provenance.is_object() || !provenance.contains("configuration")) return;
@@ -241,7 +242,8 @@ Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
     Json provenance;
     Vocabulary part = parse_vocabulary(text, file, &provenance);
     const std::string type = to_text(part.type());
-    // Such a part must not be made anew without --max-size, as refuse_left_out() would advise.
+    // This check comes first: refuse_left_out() would advise making the part anew without
+    // --max-size, which is wrong for these types.
     if (part.type() == TokenType::kSentencePiece || part.type() == TokenType::kPiece) {
       throw Error(file,
                   "this is a vocabulary of type " + type + ", whose counts cannot be added up",
@@ -281,7 +283,8 @@ Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
   return part;
 }
 
-// Returns the id of a special token. A list declares none, so `name` identifies the token there.
+// Returns the id of a special token. A list declares no special tokens, so the token is found by
+// its `name`.
 std::optional<TokenId> special_of(const Vocabulary& part, std::optional<TokenId> id, bool wanted,
                                   const char* name) {
   if (id || !wanted || part.type() != TokenType::kWord) return id;

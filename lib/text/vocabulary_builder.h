@@ -23,12 +23,13 @@ struct VocabularyRules {
   bool lowercase = false;
   Blanks blanks = Blanks::kAscii;  // word: the whitespace that separates words
   std::int64_t min_count = 1;      // word, char: rarer tokens are left out
-  // For word, char and sentencepiece: at most this many entries, specials included; 0: no limit
-  // (sentencepiece needs a limit).
+  // For word, char and sentencepiece: the largest number of entries, specials included. 0 means no
+  // limit, but sentencepiece needs a limit.
   std::int64_t max_size = 0;
   Presence eos = Presence::kAuto;
   // A sentencepiece vocabulary always has <unk>, because the library requires it. With kAlways,
-  // encoding uses <unk>; otherwise 256 byte pieces stand for characters that no other piece covers.
+  // characters without a piece become <unk>. With kAuto and kNever, 256 byte pieces stand for such
+  // characters.
   Presence unk = Presence::kAuto;
   std::optional<double> coverage{};  // sentencepiece: see SentencePieceTraining
   InvalidText invalid = InvalidText::kError;
@@ -43,7 +44,7 @@ struct BuiltVocabulary {
       0;  // distinct tokens of the text; 0 for sentencepiece, where they are not counted
   std::int64_t unknown = 0;   // tokens of the text that the vocabulary leaves out
   std::int64_t reserved = 0;  // words of the text spelled like <eos>; `unknown` includes them
-  // For sentencepiece only, see TrainedSentencePiece.
+  // These are for sentencepiece only, see TrainedSentencePiece.
   std::int64_t characters = 0, covered = 0;
   bool coverage_lowered = false;
 };
@@ -59,9 +60,9 @@ BuiltVocabulary build_vocabulary(const std::vector<std::string>& files,
                                  const VocabularyRules& rules, int threads = 1);
 
 // Makes the same vocabulary as build_vocabulary() makes from the text of all parts. Each file is
-// the vocabulary of a part, made by the same rules but without min_count and max_size. For words it
-// may also be a list with a word and its count on each line. In a list the count of <eos> is the
-// number of lines, and the line style is assumed to be kPlain. Throws Error for a part made by
+// the vocabulary of a part, made by the same rules but without min_count and max_size. For words a
+// file may also be a list with a word and its count on each line. In a list the count of <eos> is
+// the number of lines, and the line style is assumed to be kPlain. Throws Error for a part made by
 // other rules, and UsageError for sentencepiece.
 BuiltVocabulary add_counts(const std::vector<std::string>& files, const VocabularyRules& rules);
 

@@ -1,4 +1,5 @@
-// Chooses the reader for a file, and the tokens for <eos> and <unk>.
+// Chooses how to read the vocabulary of another program, and which of its tokens are <eos> and
+// <unk>.
 
 #include "text/vocabulary_import.h"
 
@@ -20,7 +21,7 @@ struct Imported {
   VocabularyContent content;
   std::vector<std::string> names;   // the tokens as the file writes them
   std::optional<TokenId> eos, unk;  // as the file declares them
-  std::vector<bool> control;        // SentencePiece: only a control piece can be <eos>
+  std::vector<bool> control;        // SentencePiece only: true for pieces that may be <eos>
   std::vector<std::string> notes;   // human-readable messages
 };
 
@@ -125,8 +126,9 @@ void add_piece_line(std::string_view line, VocabularyContent& content, const std
   content.tokens.emplace_back(line);
 }
 
-// Makes the tokens of a vocabulary of this type from the names. Names of pieces are read in the
-// given spelling, or in the spelling that they show. A placeholder is the same in every spelling.
+// Makes the tokens of a vocabulary of this type from the names. Names of pieces are read in
+// `spelling`, or without one in their evident_spelling(). A placeholder is the same in every
+// spelling.
 void use_names(TokenType type, std::optional<Spelling> spelling, const std::string& where,
                Imported& list) {
   list.content.type = type;
@@ -153,8 +155,8 @@ void shift_ids(std::uint32_t count, bool fairseq, Imported& list) {
   list.unk = TokenId{3};
 }
 
-// A line with #fairseq:overwrite takes the name of an earlier token. The earlier token keeps its id
-// and gets a placeholder.
+// The token of a line with #fairseq:overwrite takes over the name of an earlier token. The earlier
+// token keeps its id and gets a placeholder.
 void overwrite_names(std::string_view text, std::uint32_t offset, Imported& list) {
   std::unordered_set<std::string> taken(list.names.begin(), list.names.end());
   std::size_t id = offset;
@@ -291,7 +293,7 @@ Imported read_with_ids(const TokenList& list, const VocabularyImport& rules,
                        const std::string& where) {
   TokenType type = rules.type.value_or(list.type);
   if (!rules.type && evident_spelling(list.names) != Spelling::kPlain) type = TokenType::kPiece;
-  // For other lists, check_rules() names the only possible type.
+  // If the list can only have pieces, check_rules() refuses another type and names kPiece.
   if (!list.pieces_only) check_list_type(type, where);
   refuse_offset(rules, list.kind, where);
   check_rules(rules, list.pieces_only ? TokenType::kPiece : type, list.kind, where);
@@ -304,7 +306,7 @@ Imported read_with_ids(const TokenList& list, const VocabularyImport& rules,
 }
 
 // A brace or bracket may also begin a plain list. In the JSON files that are read here, a string
-// follows it.
+// follows the brace or bracket.
 bool begins_json(std::string_view text) {
   const auto begin = std::find_if_not(text.begin(), text.end(), is_blank);
   if (begin == text.end() || (*begin != '{' && *begin != '[')) return false;

@@ -12,17 +12,17 @@
 namespace ql::text {
 
 struct VocabularyImport {
-  // A list becomes kWord or kPiece; without a value its form and its tokens decide. Any other kind
-  // of file has one possible type, and a value must equal it.
+  // Most lists may become kWord or kPiece; without a value, the form and the tokens of the list
+  // decide. Any other file has only one possible type, and a value must name this type.
   std::optional<TokenType> type;
   bool lowercase = false;  // words only
   // For words only: the whitespace at which the other program splits text. Without a value this is
   // kUnicode when no word contains Unicode whitespace, as after Python's str.split(), and kAscii
   // otherwise.
   std::optional<Blanks> blanks{};
-  // These members choose the tokens that serve as <eos> and <unk>. Without a name, kAuto and
-  // kAlways take the token that the file declares, or else a token with a usual name; if neither
-  // exists, kAlways is an error. kNever takes no token.
+  // These members choose the tokens that serve as <eos> and <unk>. If the name in eos_token or
+  // unk_token is empty, kAuto and kAlways take the token that the file declares, or else a token
+  // with a usual name; if neither exists, kAlways is an error. kNever takes no token.
   Presence eos = Presence::kAuto, unk = Presence::kAuto;
   std::string eos_token, unk_token;
   // This is the id of the first token of a plain list. Without a value it is 0, or 4 for a fairseq
@@ -30,12 +30,12 @@ struct VocabularyImport {
   std::optional<std::uint32_t> id_offset;
 };
 
-// Makes a vocabulary from a file's content. A SentencePiece model gives type sentencepiece, and
-// encodes lines with the SentencePiece library. A tokenizer.json of the Hugging Face libraries and
-// a tiktoken list give type piece (tokens by their bytes), and the other lists of imported_tokens.h
-// give type piece or word. Any other file is a plain list with one token per line. For type word
-// the token is the first word of the line, and a number after it is its count; for type piece the
-// token is the complete line, with the escapes of base/strings.h. An id without a token gets a
+// Makes a vocabulary from a file's content. A SentencePiece model gives type sentencepiece, with
+// which the SentencePiece library encodes lines. A tokenizer.json of the Hugging Face libraries, a
+// tiktoken list and a SentencePiece list give type piece. The other lists of imported_tokens.h give
+// type piece or word. Any other file is a plain list with one token per line. For type word the
+// token is the first word of the line, and a number after it is its count; for type piece the token
+// is the complete line, with the escapes of base/strings.h. An id without a token gets a
 // placeholder. `where`, the file's name, helps to recognize a fairseq list. Adds human-readable
 // notes to `notes`. Throws FormatError at `where`, and UsageError for rules that do not fit the
 // file.

@@ -1,5 +1,5 @@
-// Implements the search for blanks with vector instructions, lower case with ICU, and the hash
-// table.
+// Finds blanks with vector instructions, lower-cases text with ICU, and implements the hash table
+// of tokens.
 
 #include "text/words.h"
 
@@ -26,7 +26,8 @@ static std::size_t lowest_bit(std::uint64_t bits) {
   return static_cast<std::size_t>(__builtin_ctzll(bits));
 }
 
-// Returns a mask of 64 bits: the `length` bits from `begin` on are 1, without the bits beyond 63.
+// Returns a mask in which the `length` bits from bit `begin` on are 1. Bits beyond bit 63 are
+// dropped.
 static std::uint64_t bits_of(std::size_t begin, std::size_t length) {
   return ((std::uint64_t{1} << length) - 1) << begin;
 }
@@ -258,8 +259,8 @@ static std::uint64_t mix(std::uint64_t bits) {
   return bits ^ (bits >> 32);
 }
 
-// This hash is used only in memory. Words are short, and a call to a hash for long data would cost
-// more than the rest of the lookup.
+// This hash is never written to a file. Words are short, and a call to a hash for long data would
+// cost more than the rest of the lookup.
 static std::uint64_t hash_of_long(std::string_view token) {
   std::uint64_t hash = token.size();
   const char* data = token.data();

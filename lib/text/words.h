@@ -1,4 +1,4 @@
-// Splits text into words at whitespace, lower-cases it, and numbers distinct words in a table.
+// Splits text into words at whitespace, lower-cases text, and numbers distinct words in a table.
 #pragma once
 
 #include <array>
@@ -58,8 +58,8 @@ class WordSplitter {
   static constexpr std::size_t kMostWords = 128;
   explicit WordSplitter(std::string_view text, Blanks blanks = Blanks::kAscii)
       : text_(text), blanks_(blanks) {}
-  // Sets words[0], words[1] ... to the next words and returns their number, at most kMostWords; 0
-  // only at the text's end. The words point into the text.
+  // Sets words[0], words[1] ... to the next words and returns their number, at most kMostWords. The
+  // number is 0 only at the text's end. The words point into the text.
   std::size_t next(Word* words);
 
  private:
