@@ -1,5 +1,5 @@
-// Implements the layouts: reads headers, indexes and ids, checks every number in them, and writes
-// headers and indexes.
+// Reads headers, indexes and ids of other programs' token files, and checks every number in them.
+// Writes headers and indexes.
 
 #include "interop/formats.h"
 
@@ -16,9 +16,9 @@ using shard::TokenId;
 // kMostIds would only cost time.
 constexpr std::size_t kFewestIds = 4, kMostIds = 4096;
 
-// Returns true when nearly all ids except every `step`-th, from the first on, are small. The small
-// ids may be the upper parts of wider ids: such parts are at most 3, because the largest
-// vocabularies in use have some 260,000 entries.
+// Leaves out the first of every `step` ids. Returns true when nearly all other ids are small,
+// unless all ids are small. The small ids may be the upper parts of wider ids: such parts are at
+// most 3, because the largest vocabularies in use have some 260,000 entries.
 static bool is_sparse(const TokenId* ids, std::size_t count, std::size_t step) {
   if (count < 2 * step) return false;
   constexpr std::size_t kEnough = 256;  // fewer ids may be small by chance
@@ -35,8 +35,8 @@ static bool is_sparse(const TokenId* ids, std::size_t count, std::size_t step) {
   return !all_small && (count < kEnough ? small == upper : small * 20 >= upper * 19);
 }
 
-// Returns true when all ids of 2 bytes are in the vocabulary; `low` is the index of an id's lower
-// byte.
+// Reads `bytes` as ids of 2 bytes, and returns true when all are in the vocabulary. `low` is the
+// index of the lower byte in an id.
 static bool are_u16(std::string_view bytes, std::size_t low, std::int64_t vocabulary_size) {
   for (std::size_t i = 0; i + 1 < bytes.size(); i += 2) {
     const int id = static_cast<unsigned char>(bytes[i + low]) |

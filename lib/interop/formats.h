@@ -92,7 +92,7 @@ class BufferedFile {
 };
 
 // Ids that are read with the wrong width or byte order are often inside the vocabulary by chance.
-// The following checks detect this in input without a header.
+// The following checks detect a wrong width or byte order in input without a header.
 
 // Holds, for messages, the options that make a tool read plain ids of 2 or 4 bytes.
 struct WidthOptions {
@@ -110,8 +110,8 @@ void check_width(int bytes_per_id, const shard::VocabularyInfo& vocabulary,
 void warn_of_wider_ids(const std::string& name, int bytes_per_id, const shard::TokenId* ids,
                        std::size_t count, const WidthOptions& options);
 
-// Returns advice for input of these `bytes` in which an id is outside the vocabulary. If all ids
-// would be inside as ids of 2 bytes, or as big-endian ids, the advice says that.
+// Returns advice for input of these `bytes` in which an id is outside the vocabulary. The advice
+// says so if all ids would be inside when they are read as ids of 2 bytes, or as big-endian ids.
 std::string outside_id_advice(std::string_view bytes, int bytes_per_id,
                               std::int64_t vocabulary_size, const WidthOptions& options);
 
@@ -159,7 +159,7 @@ class IdReader {
 // The header of llm.c's token files has 1,024 bytes: 256 i32, of which the first three are a magic
 // number, a version and the number of tokens, and the others are 0.
 
-// Throws FormatError for an unknown header, and unless the file's size agrees with the header.
+// Throws FormatError for an unknown header, and for a file whose size contradicts its header.
 // `name` is for messages.
 IdRun read_llmc_header(const RandomAccessFile& file, const std::string& name);
 
@@ -181,7 +181,7 @@ std::string encode_llmc_header(int bytes_per_id, std::int64_t tokens);
 // Reads an index from front to back and keeps none of it in memory.
 class MegatronIndex {
  public:
-  // Throws FormatError for an unknown header, and unless the file's size agrees with the header.
+  // Throws FormatError for an unknown header, and for a file whose size contradicts its header.
   // `data_bytes` is the size of .bin.
   MegatronIndex(const std::filesystem::path& path, std::int64_t data_bytes);
   IdType type() const { return type_; }
@@ -199,7 +199,8 @@ class MegatronIndex {
   std::int64_t sequences_ = 0, boundaries_ = 0, data_bytes_;
   NumberArray<std::uint32_t> lengths_;
   NumberArray<std::uint64_t> places_, documents_;
-  // Sequences and boundaries read so far, and the byte offset in .bin that they reach.
+  // sequence_ and boundary_ count what has been read so far. position_ is the byte offset in .bin
+  // at which the last sequence ends.
   std::int64_t sequence_ = 0, boundary_ = 0, position_ = 0;
 };
 

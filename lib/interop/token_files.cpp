@@ -1,5 +1,5 @@
-// Implements import and export of token files (interop/formats.h describes their layouts) and of
-// ids as text or as raw bytes.
+// Imports and exports token files of other programs (interop/formats.h describes their layouts).
+// Reads and writes ids as text or as raw bytes.
 
 #include "interop/token_files.h"
 

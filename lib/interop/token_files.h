@@ -27,9 +27,9 @@ struct ImportRules {
 };
 
 // Returns the number of tokens in the files. A Megatron file is named with .bin, with .idx or with
-// neither. Throws FormatError if headers, indexes and sizes do not agree, and for an llm.c file
-// with u16 ids if the vocabulary exceeds u16. For such a vocabulary UsageError is thrown for
-// nanoGPT, and only a warning is logged for a Megatron file with ids of 1 or 2 bytes.
+// neither. Throws FormatError if headers, indexes and sizes do not agree. If the vocabulary has
+// more than 65,536 entries, throws FormatError for an llm.c file with u16 ids, and UsageError for
+// nanoGPT. Only logs a warning about this for a Megatron file with ids of 1 or 2 bytes.
 std::int64_t count_tokens(const std::vector<std::string>& files, const ImportRules& rules);
 
 // Sends the tokens of all `files` to `sink`, in the order of `files`. Memory does not grow with the
@@ -44,9 +44,10 @@ struct ExportOptions {
   int threads = 1;                         // for decompression
 };
 
-// Creates `folder`, which must be missing or empty. The files in it are named after it: NAME.bin;
-// NAME.bin and NAME.idx for Megatron; NAME_000000.bin and so on for llm.c. The folder appears
-// complete or not at all. Throws Error when the vocabulary's ids do not fit the format.
+// Creates `folder`, which must be missing or empty. The files in it have its name. Megatron gets
+// NAME.bin and NAME.idx, llm.c gets NAME_000000.bin and so on, and the other formats get NAME.bin.
+// The folder appears complete or not at all. Throws Error when the vocabulary's ids do not fit the
+// format.
 void export_tokens(shard::MultiReader& data, const std::filesystem::path& folder,
                    const ExportOptions& options, const shard::TokensDone& done);
 
@@ -68,17 +69,17 @@ void read_text_ids(InputFile& input, const shard::VocabularyInfo& vocabulary,
                    const TextIdRemedies& remedies = {});
 
 // Reads ids of 2 or 4 bytes as one document. Throws FormatError for ids outside the vocabulary and
-// for an input that ends within an id, and UsageError for ids of 2 bytes and a vocabulary of more
-// than 65,536 entries. Logs a warning when the ids look like halves of wider ids. Does not call
+// for an input that ends within an id. Throws UsageError for ids of 2 bytes if the vocabulary has
+// more than 65,536 entries. Logs a warning when the ids look like parts of wider ids. Does not call
 // finish() of the sink. `content` is kRawIds, or kAnything for a file whose ids happen to look like
 // another kind of file.
 void read_raw_ids(InputFile& input, int bytes_per_id, const shard::VocabularyInfo& vocabulary,
                   shard::TokenSink& sink, const shard::TokensDone& done,
                   Content content = Content::kRawIds);
 
-// Returns the writer for an output format of the tools: "stream"; "ids", which read_text_ids()
-// reads; "u16" or "u32", which read_raw_ids() reads, without document boundaries. Throws Error at
-// once when the vocabulary's ids do not fit the width.
+// Returns the writer for `format`, an output format of the tools. "stream" is the token stream.
+// read_text_ids() reads "ids"; read_raw_ids() reads "u16" and "u32", which have no document
+// boundaries. Throws Error at once when the vocabulary's ids do not fit the width.
 std::unique_ptr<shard::TokenSink> make_token_writer(const std::string& format, shard::ByteSink sink,
                                                     const shard::StreamHeader& header);
 
