@@ -93,7 +93,7 @@ static Command pack() {
                          "document; or little-endian ids of 2 or 4 bytes, which form one document.",
                          {"stream", "ids", "u16", "u32"}),
                      raw_option()}),
-             vocabulary_options("ids that come without one",
+             vocabulary_options("ids without a vocabulary",
                                 "Id of the end-of-sentence token, if --vocab is not given.")),
       {{"qltok encode --vocab vocab.json train.txt | qlbin pack -o data/train", "Pack a text"},
        {"qlbin pack -o data/train --input u16 --vocab-size 50257 train.bin",

@@ -113,8 +113,8 @@ Option columns_option() {
 Option raw_option() {
   return make_flag("raw",
                    "Read every FILE as it is. Without this option, gzip and zstd files are "
-                   "decompressed, and files that begin like archives, documents, images, web pages "
-                   "or text in UTF-16 are refused.");
+                   "decompressed, and files that begin like another kind are refused, such as "
+                   "archives, documents, images, web pages or, in place of text, UTF-16.");
 }
 
 Content content_of(const Options& options, Content expected) {
