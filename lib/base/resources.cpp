@@ -46,7 +46,7 @@ std::vector<std::string> names_in(const std::string& path) {
   return names;
 }
 
-// Replaces the escapes that mountinfo has for whitespace: a backslash and three octal digits.
+// Replaces the escapes of mountinfo, a backslash and three octal digits, by their characters.
 std::string unescaped(const std::string& text) {
   std::string plain;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -41,9 +41,9 @@ struct AttentionGradients {
   at::Tensor queries, keys_values, positions, content_bias, position_bias;
 };
 
-// All tensors must be on the CPU and contiguous, except that the streams of a part may be any
-// distance apart, and may even overlap. All tensors except the mask must be float32, or all must be
-// float64. `probabilities` stays undefined unless `keep` is set.
+// All tensors must be on the CPU and contiguous, except that the streams of a part of `keys_values`
+// may be any distance apart, and may even overlap. All tensors except `probability_kept` must be
+// float32, or all must be float64. `probabilities` stays undefined unless `keep` is set.
 AttentionResult attention_forward(const AttentionInput& input, bool keep,
                                   machine::VectorVersion version = machine::vector_version());
 
@@ -190,7 +190,7 @@ struct AttentionProblem {
   std::int64_t shift() const { return distances - keys + queries - 1; }
   // Returns the row of the farthest distance at which a query sees a key.
   std::int64_t farthest_row() const { return std::max<std::int64_t>(0, distances - 1 - farthest); }
-  // Returns the rows of the position table that are read for each query; row 0 of the band is query
+  // Returns the rows of the position table that are read for each query. The band begins with query
   // `begin`.
   Band positions_seen(std::int64_t begin) const {
     return {shift() - begin, kFar, -1, farthest_row(), distances};
@@ -243,8 +243,8 @@ class Scratch {
   }
 
   // score_stride is the distance between rows of scores. The others are sizes of buffers: `keys`
-  // and `columns` for the keys packed by rows and by columns, `rows` for a block's queries, and
-  // `scores` for a block's scores. All are in elements.
+  // for all keys or values packed by rows, `columns` for them packed by columns, `rows` for one row
+  // for each query of a block, and `scores` for a block's scores. All are in elements.
   std::int64_t score_stride, keys, columns, rows, scores;
   std::vector<const Real*> key_rows, query_rows, gradient_rows;
 

@@ -8,8 +8,8 @@
 namespace ql::machine {
 
 // Weights, the sums of their gradients, the optimizer, norms, softmax and losses are float32 in
-// every precision. nn::ModelPrecision makes a model compute in a precision. On the CPU
-// kernels/product.h multiplies; on a GPU LibTorch multiplies under Autocast (machine/device.h).
+// every precision. nn::ModelPrecision makes a model compute in a precision. On the CPU,
+// kernels/product.h multiplies; on a GPU, LibTorch multiplies under Autocast (machine/device.h).
 // Every CPU has float32, and some CPUs have bfloat16; the other precisions need a GPU.
 enum class Precision {
   kFloat32,

@@ -24,9 +24,9 @@ constexpr auto names_of(Architecture) {
 }
 
 // Pool names the compression between two scales (paper, section 2.3: f_c), and the compression of
-// old memories in the Compressive Transformer (Rae et al., 2020). A pooling that works element by
-// element, without parameters and without attention, is defined in this file alone: by its
-// enumerator in Pool, its row in kPools, and its case in pool_groups().
+// old memories in the Compressive Transformer (Rae et al., 2020). For a pooling that works element
+// by element, without parameters and without attention, no other source changes: it is an
+// enumerator in Pool, a row in kPools, and a case in pool_groups().
 enum class Pool { kMax, kMean, kConvolution, kDilatedConvolution, kMostUsed };
 
 struct PoolRow {

@@ -45,7 +45,7 @@ std::vector<double> droppath_weights(std::int64_t scales, double droppath, const
 
 // Compresses the `states` [batch, n, d_model] of one step to [batch, n / c, d_model], where n is a
 // multiple of the rate c. The network's pool decides how:
-//  - maximum, mean, or the layer's convolution of c neighbours;
+//  - pool_groups() (net/network.h), or the layer's convolution, of c neighbours;
 //  - the layer's convolution dilated by n / c: it reads the states k, k + n/c, k + 2n/c, ...;
 //  - the n / c states with the most `usage` [batch, n] (kernels/attention.h), in their order in
 //    time; of two equally used states, the newer is taken. Other pools do not read `usage`.

@@ -47,9 +47,9 @@ class Model {
 
   // Returns the embeddings [batch, segment, d_model] of tokens [batch, segment], scaled by
   // sqrt(d_model) and then changed by add_places() (nn/encoding.h). `place` is the index of the
-  // first token in its segment. The embedding is adaptive: it has the clusters of net/cost.h.
-  // Throws ConfigError for another shape or dtype, and FormatError for a token that is not in the
-  // vocabulary (which is checked only for tokens on the CPU).
+  // first token in its segment. The embedding has the clusters of net/cost.h, which is one without
+  // cutoffs. Throws ConfigError for another shape or dtype, and FormatError for a token that is not
+  // in the vocabulary (which is checked only for tokens on the CPU).
   at::Tensor embed(const at::Tensor& tokens, std::int64_t place = 0) const;
 
   // Returns the negative log-likelihood of every target, [batch, segment]. `states` are the states

@@ -12,8 +12,8 @@ namespace {
 // GPT-2's alphabet writes a space, byte 0x20, as U+0120.
 constexpr std::string_view kByteLevelBlank = "\xC4\xA0";
 
-// Files have some hundred gaps at most: the ids of reserved or removed tokens. This bound is
-// higher, so that a small file may have large ids, too.
+// An id must be below this plus twice the number of tokens. Files have at most a few hundred gaps,
+// the ids of reserved or removed tokens, but even a small file may have large ids.
 constexpr std::size_t kMostGaps = std::size_t{1} << 16;
 
 // Maps GPT-2's code points to bytes: a visible character of Latin-1 stands for its own byte, and

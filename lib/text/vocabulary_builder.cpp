@@ -309,7 +309,8 @@ Counted count_parts(const std::vector<std::string>& files, const VocabularyRules
       } else if (id == unk) {
         add(counted.unknown, count, file);
       } else if (count > 0 || rules.type == TokenType::kByte) {
-        // A list may have words that are not in lower case; a vocabulary of a part does not.
+        // With --lowercase, the words of a vocabulary are in lower case already, but the words of a
+        // list may not be.
         const std::uint32_t number = rules.lowercase ? tokens.insert(lowercase(part.token(id)))
                                                      : tokens.insert(part.token(id));
         if (number == counts.size()) counts.push_back(0);

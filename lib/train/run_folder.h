@@ -81,7 +81,7 @@ std::filesystem::path set_last_aside(const std::filesystem::path& run);
 // which an earlier attempt of this training run wrote, are not touched. Throws SystemError.
 void retain(const std::filesystem::path& run, std::int64_t step, const Retention& retention);
 
-// The reports of a training run are RUN/log.jsonl and the progress line.
+// The reports of a training run are RUN/log.jsonl, its event file and the progress line.
 
 // Writes RUN/log.jsonl: one JSON object per line, and only complete lines. Also writes the records'
 // scalars to a TensorBoard event file.

@@ -115,6 +115,28 @@ TEST_CASE("ql-checkpoint(5): describes every key of network and training, and it
           config_from);
 }
 
+TEST_CASE("ql-checkpoint(5): describes every value of a key that has names") {
+  const std::string page = read_file(QL_TEST_DATA "/../man/ql-checkpoint.5");
+  const auto compare = [&page](const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      std::size_t entries = 0;
+      for (const char* macro : {"Cm ", "Qq ", " , "}) {
+        for (const char* end : {"\n", " "}) entries += page.find(macro + name + end) != page.npos;
+      }
+      CHECK_MESSAGE(entries > 0, name);
+    }
+  };
+  compare(all_names<net::Architecture>());
+  compare(all_names<net::Pool>());
+  compare(all_names<net::CompressionLoss>());
+  compare(all_names<net::Encoding>());
+  compare(all_names<net::Attention>());
+  compare(all_names<Schedule>());
+  compare(all_names<DecayOn>());
+  compare(all_names<OnDivergence>());
+  compare(all_names<machine::Precision>());
+}
+
 TEST_CASE("training_from_json: defaults, and keys without one") {
   const TrainingConfig config = parse(R"({"batch": 2, "steps": 3, "learning_rate": 0.1})");
   CHECK(config.adam.beta1 == 0.9);
