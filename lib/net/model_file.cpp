@@ -144,7 +144,7 @@ static std::filesystem::path model_file_of(const std::filesystem::path& path) {
   if (std::filesystem::exists(file, unknown)) return file;
   if (std::filesystem::exists(path / "config.json", unknown)) {
     throw Error(path.string(), "there is config.json, but model.json or a preset is expected here",
-                "give such a folder to qltrain --init or qlctx --model");
+                "give this folder to qltrain --init or qlctx --model");
   }
   const bool run = std::filesystem::exists(path / "best" / "model.json", unknown);
   if (const std::string found = unconverted_weights(path); !found.empty()) {
@@ -162,9 +162,8 @@ void require_weights(const std::filesystem::path& folder, const std::string& nam
   if (std::filesystem::exists(folder / "model.safetensors")) return;
   const std::string found = unconverted_weights(folder);
   throw Error(name,
-              found.empty()
-                  ? "the checkpoint has no weights (model.safetensors)"
-                  : fmt::format("the weights are in {}, but model.safetensors is expected", found),
+              found.empty() ? "the checkpoint has no weights (model.safetensors)"
+                            : fmt::format("there is {}, but model.safetensors is expected", found),
               found.empty() ? "give a folder that qltrain wrote, such as RUN/best" : kConversion);
 }
 

@@ -118,8 +118,8 @@ void check_encoding(const Network& network, const Report& report) {
   if (network.architecture != Architecture::kVanilla) {
     report(fmt::format("encoding is {}, but architecture is {}", encoding.name,
                        to_text(network.architecture)),
-           "indexes in the segment cannot encode memories or pooled states: use another encoding, "
-           "or architecture vanilla",
+           "this encoding gives memories and pooled states no position: use another encoding, or "
+           "architecture vanilla",
            "encoding=transformer-xl");
   }
   if (network.clamp_len > 0) {
@@ -129,6 +129,7 @@ void check_encoding(const Network& network, const Report& report) {
 }
 
 void check_attention(const Network& network, const Report& report) {
+  const bool may_limit = !network.query_only_pooling && network.attention != Attention::kLinear;
   if (network.same_length) {
     if (network.attention_window > 0) {
       report("same_length and attention_window are both set",
@@ -137,16 +138,16 @@ void check_attention(const Network& network, const Report& report) {
     if (!keeps_memory(network.architecture)) {
       report(fmt::format("same_length is set, but a {} network keeps no memory",
                          to_text(network.architecture)),
-             "use attention_window instead", "same_length=false");
+             may_limit ? "use attention_window instead" : "leave same_length out",
+             "same_length=false");
     }
   }
   if (!network.attention_dilation.empty()) {
     if (network.attention_window == 0) {
-      const bool may_limit = !network.same_length && !network.query_only_pooling &&
-                             network.attention != Attention::kLinear;
       report("attention_dilation is set, but attention_window is not",
-             may_limit ? "set attention_window, too, or leave attention_dilation out"
-                       : "leave attention_dilation out",
+             may_limit && !network.same_length
+                 ? "set attention_window, too, or leave attention_dilation out"
+                 : "leave attention_dilation out",
              "attention_dilation=[]");
     }
     const auto heads = static_cast<std::int64_t>(network.attention_dilation.size());
@@ -166,7 +167,7 @@ void check_attention(const Network& network, const Report& report) {
   }
   if (!row_of(network.encoding).has(EncodingRow::kFeatures)) {
     report(fmt::format("attention is linear, but encoding is {}", to_text(network.encoding)),
-           fmt::format("feature maps cannot depend on distances: use encoding {}",
+           fmt::format("linear attention cannot use a vector for each distance: use encoding {}",
                        network.architecture == Architecture::kVanilla
                            ? choice_of(kEncodings, EncodingRow::kFeatures)
                            : to_text(Encoding::kTransformerXl)),
@@ -205,7 +206,7 @@ void check_scale_widths(const Network& network, const Report& report) {
   const std::vector<std::int64_t>& widths = network.scale_widths;
   if (widths.empty()) return;
   const char* const remedy =
-      "give d_model for the finest scale, then the width of every coarser scale";
+      "give d_model first, then the width of every coarser scale, or leave scale_widths out";
   if (widths.size() != network.scales.size()) {
     report(fmt::format("scale_widths has the length {}, expected {}: one value for each scale",
                        widths.size(), network.scales.size()),
@@ -324,7 +325,8 @@ void check_scales(const Network& network, bool in_range, const Report& report) {
     if (network.output_layers != 0) {
       report(fmt::format("a {} network has no output layers, but output_layers is {}", name,
                          network.output_layers),
-             fmt::format("count these layers in scales: [{}]", total), "output_layers=0");
+             fmt::format("set it to 0, and scales to [{}] to keep these layers", total),
+             "output_layers=0");
     }
   }
   if ((network.scales.size() > 1 || network.architecture == Architecture::kCompressive) &&

@@ -276,8 +276,8 @@ TEST_CASE("Network::check: encodings and the keys that a query sees") {
       "has a vector of its own");
   refused(
       ql, [](Network& n) { n.encoding = Encoding::kAbsolute; },
-      "encoding is absolute, but architecture is transformer-ql; indexes in the segment cannot "
-      "encode memories or pooled states: use another encoding, or architecture vanilla");
+      "encoding is absolute, but architecture is transformer-ql; this encoding gives memories and "
+      "pooled states no position: use another encoding, or architecture vanilla");
   refused(
       plain, [](Network& n) { n.encoding = Encoding::kAbsolute, n.clamp_len = 3; },
       "clamp_len is set, but encoding is absolute; this encoding has no distances: leave "
@@ -290,6 +290,15 @@ TEST_CASE("Network::check: encodings and the keys that a query sees") {
       plain, [](Network& n) { n.same_length = true; },
       "same_length is set, but a vanilla network keeps no memory; use attention_window "
       "instead");
+  Network linear = plain;
+  linear.same_length = true;
+  linear.attention = Attention::kLinear;  // and so without attention_window
+  CHECK(
+      message_of(linear) ==
+      "2 conflicts in the configuration\n"
+      "  net: same_length is set, but a vanilla network keeps no memory; leave same_length out\n"
+      "  net: attention is linear, but same_length is set; linear attention sums over all keys of "
+      "the window: leave same_length out");
   refused(
       ql,
       [](Network& n) {
@@ -323,8 +332,8 @@ TEST_CASE("Network::check: encodings and the keys that a query sees") {
         n.encoding = Encoding::kShaw;
         n.clamp_len = 3;
       },
-      "attention is linear, but encoding is shaw; feature maps cannot depend on distances: use "
-      "encoding transformer-xl");
+      "attention is linear, but encoding is shaw; linear attention cannot use a vector for each "
+      "distance: use encoding transformer-xl");
 }
 
 TEST_CASE("Network::check: same_length needs a memory") {
@@ -369,12 +378,12 @@ TEST_CASE("Network::check: networks of one scale") {
       "2 conflicts in the configuration\n"
       "  net: a transformer-xl network has one scale, but scales has 2 values; give all its layers "
       "as one number: [8]\n"
-      "  net: a transformer-xl network has no output layers, but output_layers is 2; count these "
-      "layers in scales: [8]");
+      "  net: a transformer-xl network has no output layers, but output_layers is 2; set it to "
+      "0, and scales to [8] to keep these layers");
   network.scales = {6};
   CHECK(message_of(network) ==
-        "net: a transformer-xl network has no output layers, but output_layers is 2; count these "
-        "layers in scales: [8]");
+        "net: a transformer-xl network has no output layers, but output_layers is 2; set it to "
+        "0, and scales to [8] to keep these layers");
   network = with_sizes(xl(8));
   network.droppath = 0.3;
   CHECK(message_of(network) ==
