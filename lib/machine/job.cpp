@@ -144,7 +144,7 @@ Connection connect(const LaunchedProcess& process, const std::string& name, Seco
     }
     const std::string host = process.launcher_answers ? "torchrun" : "process 0";
     throw Error(name, fmt::format("cannot reach {} at {}", host, words),
-                fmt::format("check the messages of {}, MASTER_ADDR and MASTER_PORT", host));
+                fmt::format("check MASTER_ADDR, MASTER_PORT and the messages of {}", host));
   }
   if (!process.launcher_answers &&
       set_first(store, "job", process.job + ".") != process.job + ".") {
@@ -178,7 +178,8 @@ std::string take_place(const Store& store, const LaunchedProcess& process, Json 
   const std::string first = set_first(store, "size", fmt::format("{} {}", process.size, name));
   if (std::stoi(first) != process.size) {
     const LostProcess error(
-        "WORLD_SIZE", fmt::format("differs: {}, but {}", name, first.substr(first.find(' ') + 1)),
+        "WORLD_SIZE",
+        fmt::format("differs between {} and {}", name, first.substr(first.find(' ') + 1)),
         "start all processes with the same WORLD_SIZE");
     set_first(store, "members", fmt::format("0 {}", error.what()));
     // A process that seemed to be the only one has begun already, so its job is ended here.

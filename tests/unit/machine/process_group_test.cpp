@@ -185,7 +185,7 @@ TEST_CASE("a process that is one too many is refused, and the others go on") {
   const auto group = join(0, 2);
   for (const auto& [rank, size, words] :
        {std::tuple(1, 2, "has the RANK of process 1 of 2 on host "),
-        std::tuple(2, 3, "WORLD_SIZE: differs: process 2 of 3 on host ")}) {
+        std::tuple(2, 3, "WORLD_SIZE: differs between process 2 of 3 on host ")}) {
     try {
       join(rank, size);
     } catch (const Error& error) {
