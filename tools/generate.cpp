@@ -209,7 +209,8 @@ void generate_text(const Options& options) {
   // With --text qlgen has written this stream (tools/qlgen.cpp).
   shard::TokenStreamReader prompts(input);
   const shard::StreamHeader& header = prompts.header();
-  eval::check_vocabulary(folder, description.vocabulary, {input.name(), header.vocabulary, {}, {}});
+  eval::check_vocabulary(folder, description.vocabulary,
+                         {input.name(), header.vocabulary, {}, {input.name(), 0, {}}});
   // If the header has no hash, the vocabulary of the ids is unknown, but its size must be the
   // model's.
   if (header.vocabulary.size != model.network().vocab_size) {

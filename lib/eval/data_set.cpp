@@ -62,12 +62,12 @@ void check_vocabulary(const std::string& trained_on,
                       const std::optional<shard::VocabularyInfo>& vocabulary, const DataSet& data) {
   if (!vocabulary || vocabulary->hash.empty() || data.vocabulary.hash.empty()) {
     const bool data_is_silent = data.vocabulary.hash.empty();
-    warn_of_unknown_vocabulary(data_is_silent ? data.name : trained_on,
-                               data_is_silent ? trained_on : data.name);
+    warn_of_unknown_vocabulary(data_is_silent ? data.source.name : trained_on,
+                               data_is_silent ? trained_on : data.source.name);
     return;
   }
   if (vocabulary->hash != data.vocabulary.hash) {
-    throw Error(data.name,
+    throw Error(data.source.name,
                 fmt::format("was made with another vocabulary ({}) than {} ({})",
                             describe(data.vocabulary), trained_on, describe(*vocabulary)),
                 "encode the text with the vocabulary of the training data (qltok encode --vocab)");
@@ -108,14 +108,14 @@ static TokenTexts read_tokens(const std::string& vocabulary_text, const TextOf& 
   const std::string type = vocabulary.text("type");
   if (!tokens.is_array()) {
     throw FormatError(where, fmt::format("tokens: expected an array, found {}", tokens.type_name()),
-                      "make the data again from a vocabulary of qltok vocab");
+                      "make the data again with a vocabulary of qltok vocab");
   }
   texts.reserve(tokens.size());
   for (const Json& token : tokens) {
     if (!token.is_string()) {
       throw FormatError(fmt::format("{}: tokens[{}]", where, texts.size()),
                         fmt::format("expected a string, found {}", token.type_name()),
-                        "make the data again from a vocabulary of qltok vocab");
+                        "make the data again with a vocabulary of qltok vocab");
     }
     texts.push_back(text_of(token.get<std::string>(), type));
   }

@@ -60,7 +60,8 @@ void check_stride(const net::Geometry& geometry, std::int64_t stride) {
   }
   if (has_memory(geometry)) {
     throw ConfigError("stride", "applies only without memory, when windows slide",
-                      "leave --stride out, or with a single scale set all memory lengths to 0");
+                      "leave --stride out, or, with one scale and without same_length, set all "
+                      "memory lengths to 0");
   }
 }
 

@@ -159,8 +159,7 @@ class UnitScoring : public shard::TokenSink {
         throw Error(name_,
                     "lines cannot be separated: no token of the vocabulary is known to end them "
                     "(<eos>, or a line feed in characters, bytes or pieces)",
-                    "encode the text with a vocabulary that has one of them, or use document "
-                    "instead of line");
+                    "use document instead, or a network and data whose vocabulary has one of them");
       }
       return LineEnds(*line_end, unit == Unit::kDoubledLine);
     };
@@ -178,7 +177,7 @@ class UnitScoring : public shard::TokenSink {
     ends_alone_ = ends_of(*options.alone);
     const std::optional<shard::TokenId> begin = options.begin.id ? options.begin.id : line_end;
     if (!options.begin.none && !begin) {
-      throw Error(name_, "units need a token before them, but the vocabulary has no <eos>",
+      throw Error(name_, "every document needs a begin token, but no token is known to end lines",
                   "give --begin ID, or --begin none");
     }
     if (begin && static_cast<std::int64_t>(*begin) >= model.network().vocab_size) {
