@@ -297,7 +297,7 @@ void TrainingRun::require_same_weights() {
   task_.group->require_same(
       {{fmt::format("weights after step {}", state_.step),
         "hash " + weights::hash_of(trained_->model())}},
-      "start all processes on processors of the same kind, and with --init from the same weights");
+      "start all processes on processors of the same kind and, with --init, from the same weights");
 }
 
 void TrainingRun::save_unsaved() {
