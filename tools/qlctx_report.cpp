@@ -412,9 +412,9 @@ std::vector<net::Plan> find_plans(const Search& search, const Options& options) 
       fmt::format("no network reaches a minimum context length of {}", with_thousands(context));
   if (all.empty()) {
     throw Error(names, nothing,
-                "networks without memory see nothing before their segment, and attention_window "
-                "limits the others; several scales need two or more layers; segments must be "
-                "multiples of the granularity, in compressive networks of the rate");
+                "possible reasons: no memory (multiscale, vanilla), a small attention_window, "
+                "fewer --layers than scales, or a --segment that is not a multiple of the "
+                "granularity (compressive: of the rate)");
   }
   if (!without.empty()) log_info("{}: {}", names, nothing);
   std::stable_sort(all.begin(), all.end(), [](const net::Plan& a, const net::Plan& b) {

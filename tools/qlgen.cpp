@@ -94,6 +94,7 @@ class Texts : public shard::TokenSink {
 text::Vocabulary vocabulary_of(const std::string& checkpoint, std::string& text) {
   const auto trained_with = net::read_model_file(checkpoint).vocabulary;
   const std::filesystem::path file = std::filesystem::path(checkpoint) / shard::kVocabularyFile;
+  net::require_weights(checkpoint, checkpoint);  // otherwise `checkpoint` may be a model.json
   if (!std::filesystem::exists(file)) {
     throw Error(checkpoint, fmt::format("{} is missing", shard::kVocabularyFile),
                 fmt::format("copy the vocabulary into this folder, or pipe the prompt from qltok "

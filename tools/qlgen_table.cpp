@@ -111,7 +111,7 @@ void check_qlgen(const Options& options) {
   }
   if (options.has("text")) {
     options.refuse({"open", "prompts"}, "--{}", "applies to prompts from a token stream",
-                   "leave --{} out: generation continues the last line of --text");
+                   "leave --{} out: --text is one prompt, and its last line goes on");
   }
   if (options.given("repetition-window") && options.real("repetition-penalty") == 1) {
     throw UsageError("--repetition-window",
@@ -119,7 +119,7 @@ void check_qlgen(const Options& options) {
                      "give --repetition-penalty 1.2, or leave --repetition-window out");
   }
   if (options.has("log-probabilities") && options.text("log-probabilities") == "-") {
-    throw UsageError("--log-probabilities", "standard output already has the tokens",
+    throw UsageError("--log-probabilities", "standard output already has the continuations",
                      "give a file's name instead of -");
   }
 }
