@@ -122,7 +122,7 @@ fs::path target_of_links(const fs::path& path, const std::string& advice) {
     if (links == kMostLinks) throw SystemError(path.string(), "write", ELOOP);
     const fs::path folder = folder_of(target);
     if (fs::canonical(folder, error).native().rfind("/proc/", 0) == 0) {
-      throw Error(path.string(), "this name stands for an open file, expected the name of a file",
+      throw Error(path.string(), "this name stands for an open file, which cannot be replaced",
                   advice);
     }
     const fs::path next = fs::read_symlink(target, error);
@@ -284,7 +284,7 @@ void AtomicFolder::sync() {
   try {
     sync_tree(temporary_.path, path_.string());
   } catch (const fs::filesystem_error& error) {
-    throw SystemError(path_.string(), "list for fsync", error.code().value());
+    throw SystemError(path_.string(), "list its files for fsync", error.code().value());
   }
   synced_ = true;
 }

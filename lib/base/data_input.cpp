@@ -13,7 +13,6 @@
 
 #include "base/error.h"
 #include "base/process.h"
-#include "base/provenance.h"
 
 namespace ql {
 
@@ -142,8 +141,7 @@ class Zstd : public Decompressor {
     const ZSTD_ErrorCode code = ZSTD_getErrorCode(result);
     if (code == ZSTD_error_frameParameter_windowTooLarge) {
       throw FormatError(name_, "the zstd data needs a window of more than 128 MiB",
-                        fmt::format("give it through a pipe: zstd -dc --long=31 FILE | {} ... -",
-                                    invoked_tool()));
+                        "decompress it to a file or a pipe: zstd -dc --long=31 FILE");
     }
     if (code == ZSTD_error_prefix_unknown && any_frame_) fail_in_trailing_data(name_, format());
     fail(name_, format(), ZSTD_getErrorName(result));

@@ -67,7 +67,8 @@ class ConfigError : public Error {
 };
 
 // Advises users when memory is short. SystemError and failure_text() both use this text.
-inline constexpr const char* kMemoryRemedy = "use smaller sizes or a machine with more memory";
+inline constexpr const char* kMemoryRemedy =
+    "use smaller sizes, fewer threads or a machine with more memory";
 
 // The operating system refused a call. The text has errno's description.
 class SystemError : public Error {

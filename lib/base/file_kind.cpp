@@ -33,10 +33,9 @@ struct Row {
   bool wants_file = false;   // the command reads files only
 };
 
-constexpr const char* kExport =
-    "export its text or its ids to a file with the program that made it";
+constexpr const char* kExport = "export its content to a plain file with the program that made it";
 constexpr const char* kColumn =
-    "export its column of text or of ids to a plain file with the program that made it";
+    "export the column that is needed to a plain file with the program that made it";
 constexpr const char* kPlainText = "save it as plain text in UTF-8";
 constexpr const char* kNumpy =
     "write its ids with numpy.load(FILE).astype('<u4').tofile('ids.bin'), and give ids.bin to "
@@ -314,11 +313,18 @@ void refuse_row(const Row& row, std::string_view head, Content expected, const s
   if (*row.command != '\0') {
     advice = advice_to_run(row.command, row.wants_file, expected, packed_by);
   }
+  // PyTorch stores weights in a zip archive.
+  if (expected == Content::kWeights && row.wants_file) {
+    advice = "convert the weights as share/ql/published-weights.txt says";
+  }
   if (row.kind == FileKind::kOwnJson) {
     const std::size_t begin = head.find("\"ql-") + 1;
     kind =
         fmt::format("a file of the format {}", head.substr(begin, head.find('"', begin) - begin));
-    advice = "give a vocabulary with --vocab, and packed data by its folder's name";
+    advice =
+        expected == Content::kNames
+            ? "name the file on the command line, without --files-from"
+            : "give a vocabulary with --vocab or --counts, packed data through qlbin cat FOLDER";
   }
   if (row.kind == FileKind::kTokenStream && expected != Content::kText) {
     advice = expected == Content::kVocabulary
@@ -372,12 +378,14 @@ void check_kind(std::string_view head, Content expected, const std::string& name
   if (may_have_zeros) return;
   constexpr const char* kPackIds = "pack it with qlbin pack --input u16 or u32 if it has token ids";
   if (const std::string encoding = encoding_of(head); !encoding.empty()) {
-    const bool ids = expected == Content::kText && *encoding_without_mark(head) != '\0';
+    const bool stream = expected == Content::kTokenStream, text = expected == Content::kText;
+    const bool ids = *encoding_without_mark(head) != '\0';
     refuse(name, fmt::format("text in {}{}", encoding, ids ? ", or a file of token ids" : ""),
            expected,
-           advice_to_run(fmt::format("iconv -f {} -t UTF-8 FILE", encoding), false, expected,
-                         packed_by) +
-               (ids ? fmt::format(", {}", kPackIds) : ""),
+           advice_to_run(fmt::format("iconv -f {} -t UTF-8 FILE{}", encoding,
+                                     stream ? " | qltok encode --vocab VOCAB" : ""),
+                         false, expected, packed_by) +
+               (ids ? fmt::format("{}{}", text ? ", " : ", or ", kPackIds) : ""),
            packed_by);
   }
   if (expected == Content::kText && is_binary(head)) {

@@ -45,8 +45,8 @@ template <typename Where>
 std::int64_t whole_number(const Json& value, const Where& where) {
   if (!value.is_number_integer()) wrong_type(where(), "a whole number", value);
   if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{INT64_MAX}) {
-    throw FormatError(where(),
-                      fmt::format("the number {} is too large", value.get<std::uint64_t>()));
+    throw FormatError(where(), fmt::format("expected at most {}, found {}", INT64_MAX,
+                                           value.get<std::uint64_t>()));
   }
   return value.get<std::int64_t>();
 }

@@ -212,8 +212,10 @@ const Command& pick_command(const ToolTable& tool, const std::vector<std::string
     const std::string name = typed.substr(0, typed.find('='));
     std::vector<const Option*> common;
     for (const Option& option : common_options()) common.push_back(&option);
+    // An option that is spelled correctly needs no suggestion.
+    const std::string near = nearest_option(name, common);
     complaint.raise(fmt::format("the command must come first: {}, found '{}'", expected, name),
-                    nearest_option(name, common));
+                    near == name ? "" : near);
   }
   complaint.raise(fmt::format("unknown command '{}', {}", typed, expected), nearest(typed, names));
 }

@@ -210,7 +210,7 @@ TEST_CASE("check_kind: every reader takes its own kind and refuses others") {
        // The first id of the last file, 29127, is also the first field of an old cpio archive.
        {ids, "\xFF\xFE\x01\0"s, "the", "\xC7\x71\x05\0\x09\0\x07\0\x05\0\x03\0\x11\x01\x02\0"s},
        {"The cat sat on the mat, and slept there.\n", stream, pointer, vocabulary, weights}},
-      {Content::kTokenStream, {stream}, {pointer, vocabulary, weights}},
+      {Content::kTokenStream, {stream}, {pointer, vocabulary, weights, ids}},
       {Content::kVocabulary, {vocabulary, names, "the\ncat\n"}, {stream, pointer, weights}},
       {Content::kJson, {vocabulary, names}, {stream, pointer, weights}},
       {Content::kWeights, {weights}, {stream, pointer, vocabulary}}};
@@ -224,6 +224,15 @@ TEST_CASE("check_kind: every reader takes its own kind and refuses others") {
       CHECK(test::complaint([&] { check_kind(head, row.expected, "f"); }).find("f: this is ") == 0);
     }
   }
+  const std::string said = test::complaint([&] { check_kind(ids, Content::kTokenStream, "f"); });
+  CHECK(said.find(
+            "this is text in UTF-16LE, or a file of token ids, not a token stream; give it "
+            "through a pipe: iconv -f UTF-16LE -t UTF-8 FILE | qltok encode --vocab VOCAB | ") !=
+        said.npos);
+  CHECK(test::complaint([&] { check_kind("PK\x03\x04 and more", Content::kWeights, "f"); }) ==
+        "f: this is a zip archive, not weights (safetensors); convert the weights as "
+        "share/ql/published-weights.txt says");
+  CHECK(said.find(", or pack it with qlbin pack --input u16 or u32 if") != said.npos);
 }
 
 TEST_CASE("outlook: a kind is final as soon as it says so") {

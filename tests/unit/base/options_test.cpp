@@ -142,6 +142,9 @@ TEST_CASE("parse_options: mistyped names get a suggestion") {
   CHECK(complaint({"-f"}) ==
         "the command must come first: expected one of pack, info, found '-f'; "
         "see 'qlbox --help'");
+  CHECK(complaint({"--quiet", "pack"}) ==
+        "the command must come first: expected one of pack, info, found '--quiet'; "
+        "see 'qlbox --help'");
   CHECK(complaint({"--hlep"}).find("did you mean --help?") != std::string::npos);
   CHECK(complaint({}) == "no command given, expected one of pack, info; see 'qlbox --help'");
   CHECK_FALSE(complaint({""}).empty());

@@ -66,8 +66,8 @@ TEST_CASE("run_tool: errors become one line and an exit code") {
       {run_throwing(UsageError("", "bad use")), 2, "qlone: error: bad use\n"},
       {run_throwing(FormatError("f", "cut off")), 1, "qlone: error: f: cut off\n"},
       {run_throwing(std::runtime_error("can't allocate memory: 9 bytes\nframe #0: f")), 1,
-       "qlone: error: can't allocate memory: 9 bytes; use smaller sizes or a machine with more "
-       "memory\n"},
+       "qlone: error: can't allocate memory: 9 bytes; use smaller sizes, fewer threads or a "
+       "machine with more memory\n"},
       {run_throwing(SystemError("f", "open", ENOENT)), 1,
        "qlone: error: f: cannot open: no such file or directory\n"},
       {run_throwing(SystemError("f", "write", ENOSPC)), 1,
@@ -75,15 +75,16 @@ TEST_CASE("run_tool: errors become one line and an exit code") {
        "another "
        "file system\n"},
       {run_throwing(SystemError("f", "list", ENOMEM)), 1,
-       "qlone: error: f: cannot list: cannot allocate memory; use smaller sizes or a machine with "
-       "more memory\n"},
+       "qlone: error: f: cannot list: cannot allocate memory; use smaller sizes, fewer threads or "
+       "a machine with more memory\n"},
       {run_throwing(SystemError("f", "read", EIO)), 1,
        "qlone: error: f: cannot read: input/output error\n"},
       {run_throwing(std::runtime_error("oops")), 1, "qlone: error: oops\n"},
       {run_throwing(std::logic_error("oops")), 1,
        "qlone: error: internal error: oops; please report it\n"},
       {run_throwing(std::bad_alloc()), 1,
-       "qlone: error: out of memory; use smaller sizes or a machine with more memory\n"},
+       "qlone: error: out of memory; use smaller sizes, fewer threads or a machine with more "
+       "memory\n"},
       {run_throwing(Interrupted(SIGINT)), 130, "qlone: stopped by SIGINT\n"},
       {run_throwing(Interrupted(SIGTERM)), 143, "qlone: stopped by SIGTERM\n"},
       {run_throwing(BrokenPipe()), 141, ""},
