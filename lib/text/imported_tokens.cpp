@@ -139,18 +139,17 @@ std::string Speller::spell(const std::string& bytes) {
     text += escaped(std::string_view(bytes).substr(escapes), Among::kLines);
     if (taken_.insert(text).second) return text;
   }
-  throw FormatError(
-      where_,
-      fmt::format(
-          "more tokens have the text {} than a vocabulary has ways to write it (at most {})",
-          in_quotes(bytes), bytes.size() + 1),
-      "remove one of the tokens, or change its text");
+  throw FormatError(where_,
+                    fmt::format("expected at most {} tokens with the text {}, found more",
+                                bytes.size() + 1, in_quotes(bytes)),
+                    "remove one of the tokens, or change its text");
 }
 
 namespace {
 
 constexpr const char* kListRemedy =
-    "write the tokens into a list, one per line, and import it with --type piece";
+    "write the tokens into a list, one per line in the order of their ids, and import it with "
+    "--type piece";
 
 // Applies the decoders of a tokenizer.json to single tokens: finds the text of each token, and the
 // spaces that are removed where a document begins. In the Hugging Face library each decoder turns a
@@ -169,8 +168,8 @@ class TokenDecoder {
   std::string text_of(const std::string& token, bool only_added) const {
     if (leading_blanks_ == LeadingBlanks::kFirstToken && bytes_of(token).find(' ') != token.npos) {
       refuse(
-          fmt::format("Metaspace drops a blank that begins a text, but would keep that of the "
-                      "token {}, which is not supported",
+          fmt::format("the token {} has a blank that Metaspace keeps at the beginning of a text, "
+                      "which is not supported",
                       in_quotes(token)));
     }
     std::string text = token;

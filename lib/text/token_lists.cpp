@@ -307,7 +307,7 @@ void refuse_others(const Lines& lines, std::string_view text, const std::string&
       {most(lines, is_vector), "the tokens have vectors",
        "give only the tokens: awk '{print $1}' FILE > OTHER"},
       {most(lines, is_comma_line), "this is a table with commas (CSV), not a list of tokens",
-       "write the tokens into a list, one per line, in the order of their ids"},
+       "write one token per line in the order of their ids (for --counts, each with a count)"},
       {has_heading(lines), "the first line is a heading, not a token and its id",
        "remove the heading: tail -n +2 FILE > OTHER"},
       {most(lines, is_quoted), "the tokens are in quotes",
@@ -378,8 +378,9 @@ TokenList read_json_tokens(const Json& json, const std::string& where) {
           where,
           json.is_array()
               ? fmt::format("expected a JSON array of tokens, found {} in it", value.dump())
-              : "this JSON object is neither a tokenizer.json (it has no object 'model') nor a "
-                "list of tokens with ids",
+              : fmt::format("this JSON object is neither a tokenizer.json (it has no object "
+                            "'model') nor a list of tokens with ids (see its key {})",
+                            in_quotes(key)),
           "give the tokenizer.json, or a list with --type piece; a vocabulary of qltok needs no "
           "import");
     }

@@ -17,8 +17,10 @@ static void check_token(TokenType type, std::string_view token, const std::strin
                         std::size_t id) {
   const auto expect = [&](bool good, const char* what) {
     if (good) return;
-    throw FormatError(place_of(where, id),
-                      fmt::format("expected {}, found {}", what, in_quotes(token)));
+    std::string found = in_quotes(token);
+    // A piece has escapes of its own, so its backslashes are shown as they are.
+    if (type == TokenType::kPiece) found = replaced(found, "\\\\", "\\");
+    throw FormatError(place_of(where, id), fmt::format("expected {}, found {}", what, found));
   };
   if (type == TokenType::kWord) {
     expect(

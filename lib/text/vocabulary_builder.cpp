@@ -182,7 +182,7 @@ BuiltVocabulary choose_entries(Counted counted, const VocabularyRules& rules) {
   }
   if (tokens == 0 && rules.type != TokenType::kByte) {
     throw Error("", "no text to make a vocabulary from",
-                "give a file with words in it, or with --counts one with counts above 0");
+                "give a file with words in it (for --counts, with counts above 0)");
   }
   const std::int64_t reserved = is_word && eos ? take(counts, kEos) : 0;
   const std::int64_t unk_in_text = is_word && unk ? take(counts, kUnk) : 0;
@@ -387,11 +387,11 @@ BuiltVocabulary build_vocabulary(const std::vector<std::string>& files,
 }
 
 BuiltVocabulary add_counts(const std::vector<std::string>& files, const VocabularyRules& rules) {
-  check_rules(rules);
   if (rules.type == TokenType::kSentencePiece) {
     throw UsageError("--counts", "pieces are learned from text, not from the counts of parts",
                      "give the text of all parts without --counts");
   }
+  check_rules(rules);
   return choose_entries(count_parts(files, rules), rules);
 }
 

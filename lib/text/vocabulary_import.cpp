@@ -90,7 +90,7 @@ std::optional<TokenId> find_special(const Asked& asked, const Imported& imported
                    fmt::format("{} has no {} with one of the usual names {}", where,
                                imported.control.empty() ? "token" : "control piece",
                                fmt::join(asked.usual, " ")),
-                   fmt::format("name the token with --{}-token", asked.option));
+                   fmt::format("name it with --{}-token, or leave the option out", asked.option));
 }
 
 // Adds the first word of the line, and its count if a number follows.
@@ -99,7 +99,7 @@ void add_word_line(std::string_view line, VocabularyContent& content, const std:
   const auto end = std::find_if(begin, line.end(), is_blank);
   if (begin == end) {
     throw FormatError(place, "the line has no word",
-                      "remove the line, or give --type piece if its blanks are a token");
+                      "remove the line, or import with --type piece if its blanks are a token");
   }
   content.tokens.emplace_back(begin, end);
   const auto rest = std::find_if_not(end, line.end(), is_blank);
@@ -196,7 +196,7 @@ void refuse_invalid(std::string_view text, const std::string& where) {
   const std::string_view before = text.substr(0, bad);
   const auto line = 1 + std::count(before.begin(), before.end(), '\n');
   throw FormatError(fmt::format("{}: line {}", where, line), "invalid UTF-8",
-                    "convert the list with iconv, or write bytes as \\xNN with --type piece");
+                    "convert the list with iconv, or import with --type piece and bytes as \\xNN");
 }
 
 Imported read_plain_list(std::string_view text, const VocabularyImport& rules, TokenType type,
