@@ -349,7 +349,7 @@ void read_raw_ids(InputFile& file, int bytes_per_id, const shard::VocabularyInfo
       throw FormatError(input.name(),
                         fmt::format("the input ends within an id of {} bytes, after {}",
                                     bytes_per_id, counted(complete, "token")),
-                        "the input is cut off, or its ids have another width");
+                        "the input is cut off, or has another format");
     }
     shard::decode_ids(buffer.data(), got, bytes_per_id, ids);
     const std::string problem = shard::outside_id(ids, tokens, vocabulary.size);
