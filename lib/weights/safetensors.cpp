@@ -68,10 +68,8 @@ std::int64_t byte_size(const Entry& entry, const std::string& where) {
     }
     empty = empty || length == 0;
     if (__builtin_mul_overflow(bytes, std::max<std::int64_t>(length, 1), &bytes)) {
-      throw FormatError(
-          where,
-          fmt::format("the shape [{}] has a size or strides of more bytes than 64 bits can count",
-                      fmt::join(entry.shape, ", ")));
+      throw FormatError(where, fmt::format("the shape [{}] is too large for 64 bits",
+                                           fmt::join(entry.shape, ", ")));
     }
   }
   return empty ? 0 : bytes;
