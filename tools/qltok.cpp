@@ -245,7 +245,7 @@ static Vocabulary stream_vocabulary(const Options& options, const StreamHeader& 
     throw Error(where,
                 fmt::format("this vocabulary has the hash {}, but {} was made with one of hash {}",
                             vocabulary.hash(), stream, info.hash),
-                !given ? "give the vocabulary that the text was encoded with as --vocab"
+                !given ? "give --vocab with the vocabulary that the text was encoded with"
                 : header.vocabulary_text.empty()
                     ? "give the vocabulary that the text was encoded with"
                     : "give the vocabulary that the text was encoded with, or leave out --vocab");
@@ -266,8 +266,7 @@ static void decode(const Options& options) {
     const Vocabulary vocabulary = parse_vocabulary(read_vocabulary_file(path), path);
     Decoder decoder(vocabulary, decode_options(options, vocabulary), write);
     read_text_ids(input, vocabulary.info(), decoder, [](std::int64_t) {},
-                  {"give the vocabulary that the text was encoded with",
-                   "is it a token stream? then leave out --input ids"});
+                  {"give the vocabulary that the text was encoded with"});
     decoder.finish(std::nullopt);
   } else {
     TokenStreamReader reader(input);
