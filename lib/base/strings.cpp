@@ -17,9 +17,9 @@ namespace ql {
 // The escape of each of these is a backslash and the character at the same index in kNames.
 constexpr std::string_view kNamed = "\t\n\r\\", kNames = "tnr\\";
 
-// Returns false for characters that are invisible, unassigned or private; variation selectors are
-// invisible. Other combining marks have ink, and so do the few format characters that enclose
-// others, such as U+06DD.
+// Returns false for characters that are invisible, unassigned or private. Combining marks have ink,
+// unless Unicode calls them ignorable, as it does variation selectors. The few format characters
+// that enclose others, such as U+06DD, have ink, too.
 static bool has_ink(char32_t c) {
   constexpr std::uint32_t kNoInk = U_GC_Z_MASK | U_GC_C_MASK;
   constexpr char32_t kEmptyBraille = 0x2800;

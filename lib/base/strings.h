@@ -29,7 +29,7 @@ std::string printable(std::string text);
 std::string printable_lines(std::string text);
 
 // Says where an escaped text stands: among words that spaces separate, in the quotes of a message,
-// or alone on a line.
+// or alone on a line or in a cell of a table.
 enum class Among { kWords, kQuotes, kLines };
 
 // Escapes text so that unescaped() can restore it: a tab, line feed, carriage return or backslash

@@ -164,7 +164,7 @@ void IndependentScorer::score(std::int64_t segments) {
   std::vector<std::int64_t> places, ids, positions;
   for (; !targets_.empty() && targets_.front().place < count; targets_.pop_front()) {
     const Target& target = targets_.front();
-    // Only the last input of a unit has no target, so the scored offsets of a segment begin at 0.
+    // Every input of a unit except the last has a target, so a segment is scored from place 0 on.
     scored[static_cast<std::size_t>(target.place / segment())].end = target.place % segment() + 1;
     places.push_back(target.place);
     ids.push_back(target.id);

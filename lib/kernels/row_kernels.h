@@ -32,8 +32,9 @@ struct NormalizedRows {
 NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight,
                               const at::Tensor& bias, const at::Tensor& beside, at::Tensor& factor);
 
-// add_rows() computes the sum residual + dropout(output + bias), and the sum's layer norm with the
-// arguments `weight` and `bias`. Without a weight, it computes the sum alone.
+// add_rows() computes the sum residual + dropout(output + bias) from the members of `input`, and
+// the layer norm of the sum. `weight` and `bias` are those of the norm. Without a weight,
+// add_rows() computes the sum alone.
 struct AddedRows {
   at::Tensor sum;
   NormalizedRows normalized;

@@ -17,8 +17,8 @@ struct Plan {
   Cost cost;
 };
 
-// Longer contexts than this are not planned, because computing the exact context lengths of long
-// segments takes long.
+// Longer contexts than this are not planned. A plan would try long segments for them, and their
+// exact context lengths take long to compute.
 constexpr std::int64_t kMaxPlannedContext = std::int64_t{1} << 20;
 // divisions_of_layers considers no more scales than this.
 constexpr std::size_t kMaxPlannedScales = 3;

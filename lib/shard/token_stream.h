@@ -78,8 +78,8 @@ struct StreamHeader {
 
 // Returns a sink that writes a token stream. The sink's finish() writes the buffered tokens and the
 // end block; without an end block readers report that the producer did not finish. Throws Error
-// when the provenance makes the header longer than 1 MiB, or when the vocabulary's text exceeds its
-// limit. The result of provenance() (base/provenance.h) is always short enough.
+// when vocabulary_text exceeds kLargestVocabularyText, or when the provenance makes the header
+// longer than 1 MiB. The result of provenance() (base/provenance.h) is always short enough.
 std::unique_ptr<TokenSink> make_stream_writer(ByteSink sink, const StreamHeader& header);
 
 // Returns true for "-", a pipe, and a file that begins like a token stream; false for a packed

@@ -203,8 +203,8 @@ PassMemory pass_memory(const net::Network& network, const net::Geometry& geometr
   return pass;
 }
 
-// Returns the bytes that the memories of a row take after a step. A memory is a view of the newest
-// part of that step's window, so it keeps the complete window allocated.
+// Returns the bytes that the memories of a row take after a step. A memory is a view into that
+// step's window, so it keeps the complete window allocated.
 std::int64_t memory_bytes(const net::Geometry& geometry) {
   std::int64_t numbers = 0;
   for (const net::Stage& stage : geometry.stages) {

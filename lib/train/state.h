@@ -43,8 +43,8 @@ struct Divergence {
   std::string reason() const;
 };
 
-// When this is thrown, the weights are those before the step, unless a tensor is not finite
-// (Divergence::tensor) or a device has run later steps (train/device_step.h).
+// When this is thrown, the weights are those before the step, with two exceptions: a tensor is not
+// finite (Divergence::tensor), or a device found a jump of the loss (train/device_step.h).
 class Diverged : public Error {
  public:
   // `tried` is the response that the run has used so far. It selects the advice in the message.

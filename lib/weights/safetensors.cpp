@@ -238,8 +238,8 @@ static const SafetensorsType& type_of(const nn::NamedTensor& tensor, const std::
 static std::string make_header(const std::vector<nn::NamedTensor>& tensors,
                                const std::map<std::string, std::string>& metadata,
                                const std::string& where) {
-  // The header is joined from strings without a JSON tree, because the JSON library allocates
-  // memory to destroy a tree.
+  // The header is joined from strings, without a JSON tree. The JSON library needs memory to
+  // destroy a tree, and ends the process if there is none.
   const auto quoted = [](const std::string& value) { return Json(value).dump(); };
   std::vector<std::string> entries;
   if (!metadata.empty()) {
