@@ -91,7 +91,10 @@ std::vector<std::string> preset_names() {
 
 fs::path preset_file(const std::string& text) {
   std::error_code unknown;
-  if (text.find('/') != std::string::npos || fs::exists(text, unknown)) return text;
+  const bool is_path = text.find('/') != std::string::npos || fs::exists(text, unknown);
+  const bool is_run = fs::path(text).filename() == text && fs::is_directory(text, unknown) &&
+                      !fs::exists(fs::path(text) / "model.json", unknown);
+  if (is_path && !is_run) return text;
   std::vector<std::string> folders;
   for (const fs::path& folder : preset_folders()) {
     for (const fs::path& file : {folder / text, folder / (text + ".json")}) {
@@ -99,6 +102,7 @@ fs::path preset_file(const std::string& text) {
     }
     folders.push_back(folder.string());
   }
+  if (is_path) return text;
   const std::string near = ql::nearest(text, preset_names());
   throw ql::Error(text, "no such file, and no preset has this name",
                   near.empty() ? fmt::format("presets are in {}", fmt::join(folders, ", "))

@@ -259,14 +259,14 @@ static void decode(const Options& options) {
   const auto write = [&out](std::string_view text) { out.write(text); };
   if (options.text("input") == "ids") {
     if (!options.has("vocab")) {
-      throw UsageError("--input ids", "plain ids come without a vocabulary",
-                       "give one with --vocab");
+      throw UsageError("--input ids", "ids come without a vocabulary", "give one with --vocab");
     }
     const std::string path = options.text("vocab");
     const Vocabulary vocabulary = parse_vocabulary(read_vocabulary_file(path), path);
     Decoder decoder(vocabulary, decode_options(options, vocabulary), write);
-    read_text_ids(input, vocabulary.info(), decoder, [](std::int64_t) {},
-                  {"give the vocabulary that the text was encoded with"});
+    read_text_ids(
+        input, vocabulary.info(), decoder, [](std::int64_t) {},
+        "give the vocabulary that the text was encoded with");
     decoder.finish(std::nullopt);
   } else {
     TokenStreamReader reader(input);

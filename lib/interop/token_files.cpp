@@ -242,8 +242,8 @@ constexpr std::size_t kMostShownDigits = 100;
 class TextIdReader {
  public:
   TextIdReader(const std::string& name, const shard::VocabularyInfo& vocabulary,
-               shard::TokenSink& sink, const TextIdRemedies& remedies)
-      : name_(name), vocabulary_(vocabulary), sink_(sink), remedies_(remedies) {}
+               shard::TokenSink& sink, const char* outside_remedy)
+      : name_(name), vocabulary_(vocabulary), sink_(sink), outside_remedy_(outside_remedy) {}
 
   void read(DataInput& input, const shard::TokensDone& done) {
     std::string buffer(kBufferBytes, '\0');
@@ -265,7 +265,7 @@ class TextIdReader {
 
   [[noreturn]] void fail_outside(const std::string& id) const {
     fail(fmt::format("id {} is outside the vocabulary of {} entries", id, vocabulary_.size),
-         remedies_.outside_id);
+         outside_remedy_);
   }
 
   void take(char letter) {
@@ -283,7 +283,7 @@ class TextIdReader {
       const auto byte = static_cast<unsigned char>(letter);
       fail(byte > ' ' && byte < 127 ? fmt::format("'{}' is not a digit", letter)
                                     : fmt::format("byte {:#04x} is not a digit", byte),
-           remedies_.no_digit);
+           "expected decimal ids separated by blanks, one line per document");
     }
   }
 
@@ -320,7 +320,7 @@ class TextIdReader {
   const std::string& name_;
   const shard::VocabularyInfo& vocabulary_;
   shard::TokenSink& sink_;
-  const TextIdRemedies& remedies_;
+  const char* outside_remedy_;
   std::vector<shard::TokenId> ids_;
   std::int64_t line_ = 1, number_ = 0, tokens_ = 0;
   bool in_number_ = false, document_begins_ = true;
@@ -330,9 +330,9 @@ class TextIdReader {
 }  // namespace
 
 void read_text_ids(InputFile& file, const shard::VocabularyInfo& vocabulary, shard::TokenSink& sink,
-                   const shard::TokensDone& done, const TextIdRemedies& remedies) {
+                   const shard::TokensDone& done, const char* outside_remedy) {
   DataInput input(file, Content::kTextIds);
-  TextIdReader(input.name(), vocabulary, sink, remedies).read(input, done);
+  TextIdReader(input.name(), vocabulary, sink, outside_remedy).read(input, done);
 }
 
 void read_raw_ids(InputFile& file, int bytes_per_id, const shard::VocabularyInfo& vocabulary,

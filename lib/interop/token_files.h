@@ -55,18 +55,13 @@ void export_tokens(shard::MultiReader& data, const std::filesystem::path& folder
 // form has an end mark, so a reader cannot notice that the producer died; the token stream has an
 // end mark.
 
-// Holds the advice in error messages of read_text_ids().
-struct TextIdRemedies {
-  const char* outside_id = "give the vocabulary of these ids, or its size (--vocab-size)";
-  const char* no_digit = "expected decimal ids separated by blanks, one line per document";
-};
-
 // Reads decimal ids separated by whitespace, with one line per document; empty lines are ignored.
-// Throws FormatError, with the line number, for anything else and for ids outside the vocabulary.
-// Does not call finish() of the sink.
-void read_text_ids(InputFile& input, const shard::VocabularyInfo& vocabulary,
-                   shard::TokenSink& sink, const shard::TokensDone& done,
-                   const TextIdRemedies& remedies = {});
+// Throws FormatError, with the line number, for anything else and for ids outside the vocabulary;
+// for these the message ends with `outside_remedy`. Does not call finish() of the sink.
+void read_text_ids(
+    InputFile& input, const shard::VocabularyInfo& vocabulary, shard::TokenSink& sink,
+    const shard::TokensDone& done,
+    const char* outside_remedy = "give the vocabulary of these ids, or its size (--vocab-size)");
 
 // Reads ids of 2 or 4 bytes as one document. Throws FormatError for ids outside the vocabulary and
 // for an input that ends within an id. Throws UsageError for ids of 2 bytes if the vocabulary has
