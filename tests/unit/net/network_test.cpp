@@ -205,8 +205,8 @@ TEST_CASE("Network::check: refuses a network that cannot be built and says how t
       [](Network& n) {
         n.scale_widths = {128, 256};
       },
-      "scale_widths begins with 128, but must begin with d_model, which is 256; give d_model for "
-      "the finest scale, then the width of every coarser scale");
+      "scale_widths begins with 128, but must begin with d_model, which is 256; give d_model "
+      "first, then the width of every coarser scale, or leave scale_widths out");
   refused(
       [](Network& n) {
         n.scale_widths = {256, 257};

@@ -263,7 +263,7 @@ std::vector<Row> refused_rows() {
        {},
        "line 2: the line has no word"},
       {"GloVe", "g.txt", "the 0.1 0.2 0.3\ncat 1.0 -2e-3 3\n", {}, "awk '{print $1}' FILE"},
-      {"a table with commas", "c.csv", "the,0\ncat,1\n", {}, "into a list, one per line"},
+      {"a table with commas", "c.csv", "the,0\ncat,1\n", {}, "write one token per line"},
       {"a heading", "h", "token\tid\nthe\t0\ncat\t1\nmat\t2\n", {}, "tail -n +2 FILE > OTHER"},
       {"uniq -c", "u", "     17 the\n      9 cat\n", {}, "awk '{print $2, $1}' FILE"},
       {"tokens in quotes", "q", "'<pad>'\n'the_'\n", {}, "sed -E"},
