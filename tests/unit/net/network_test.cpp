@@ -198,9 +198,8 @@ TEST_CASE("Network::check: refuses a network that cannot be built and says how t
   refused([](Network& n) { n.rate = 1; }, "rate is 1, but compression needs a rate of 2 or more");
   refused([](Network& n) { n.rate = 0; }, "rate is 0, must be 1 to 4096");
   refused([](Network& n) { n.scale_widths = {256}; },
-          "scale_widths has the length 1, expected 2: one value for each scale; give d_model for "
-          "the finest "
-          "scale, then the width of every coarser scale");
+          "scale_widths has the length 1, expected 2: one value for each scale; give d_model "
+          "first, then the width of every coarser scale, or leave scale_widths out");
   refused(
       [](Network& n) {
         n.scale_widths = {128, 256};
