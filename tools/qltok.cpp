@@ -148,7 +148,7 @@ static void make_vocabulary(const Options& options) {
   const std::vector<std::string> names = input_names(options);
   if (parts && names.empty()) {
     throw UsageError("--counts", "no FILE is given",
-                     "name the vocabularies of the parts, or lists of counts");
+                     "give vocabularies of the parts of a text, or lists of counts");
   }
   const auto built =
       parts ? add_counts(names, rules) : build_vocabulary(names, rules, threads_of(options));

@@ -152,7 +152,7 @@ fs::path start_event_file(const fs::path& folder, double now, std::string_view e
   write_file_atomically(fresh, event_file_start(now) + std::string(events));
   std::error_code error;
   fs::rename(fresh, path, error);
-  if (error) throw SystemError(path.string(), "rename into place", error.value());
+  if (error) throw SystemError(fresh.string(), "rename to " + path.string(), error.value());
   for (const fs::path& file : before) {
     fs::remove(file, error);
     if (error) throw SystemError(file.string(), "remove", error.value());

@@ -178,8 +178,8 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
   }
   if (*number >= gpus) {
     throw UsageError(kOption,
-                     fmt::format("{}: the last GPU of this machine is cuda:{}", name, gpus - 1),
-                     "use a lower number, or cuda");
+                     fmt::format("{}: the last GPU that CUDA finds is cuda:{}", name, gpus - 1),
+                     "use cuda or, with one process, a lower number");
   }
   if (local_size == 1 || gpus == 1) return std::max(*number, 0);
   if (*number >= 0) {

@@ -337,7 +337,7 @@ std::uint32_t TokenTable::insert(std::string_view token, const Key& key) {
   std::size_t index = slot_of(token, key);
   if (slots_[index].id != kNone) return slots_[index].id;
   if (size() >= kMostTokens) {
-    throw Error("", "there are more than 2^31 distinct tokens, which no vocabulary can hold");
+    throw Error("", "there are more than 2^31 distinct tokens, too many to count");
   }
   if (is_too_full(std::size_t{size()} + 1, slots_.size())) {
     grow();

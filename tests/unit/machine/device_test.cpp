@@ -81,7 +81,7 @@ TEST_CASE("choose_gpu: each process of a machine has a GPU of its own") {
     return "";
   };
   CHECK(refusal_of("cuda", 0, 2).find("no GPU was found") != std::string::npos);
-  CHECK(refusal_of("cuda:4", 4, 1).find("the last GPU of this machine is cuda:3") !=
+  CHECK(refusal_of("cuda:4", 4, 1).find("the last GPU that CUDA finds is cuda:3") !=
         std::string::npos);
   CHECK(refusal_of("cuda:1", 4, 2).find("cuda:1 is one GPU, but 2 processes run on this machine") !=
         std::string::npos);

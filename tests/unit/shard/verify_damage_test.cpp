@@ -177,7 +177,7 @@ TEST_CASE("ShardReader: a shard that is cut while it is read gives an error") {
   reader.read(0, 10, ids);
   fs::resize_file(scratch / "data" / "shard-00000.zst", 100);
   const std::string text = complaint([&] { reader.read(0, 1000, ids); });
-  CHECK(contains(text, "shard-00000.zst: the file has at most 100 bytes"));
+  CHECK(contains(text, "shard-00000.zst: expected at least "));
 }
 
 TEST_CASE("verify_folder: a folder that is not a packed folder is reported") {
