@@ -41,8 +41,8 @@ class Scorer {
   Evaluation evaluation_;
 };
 
-// Scores one stream while it arrives. With a stride the rows of a chunk are overlapping windows
-// instead of segments.
+// Scores one stream while it arrives. The stream's first token is not a target. With a stride the
+// rows of a chunk are overlapping windows instead of segments.
 class StreamScorer : public Scorer {
  public:
   StreamScorer(const nn::ModelAtLengths& model, std::string name, const EvaluationOptions& options);
