@@ -189,7 +189,7 @@ void DataInput::look() {
   if (kind == FileKind::kZstd) decompressor_ = std::make_unique<Zstd>(name());
   if (decompressor_) {
     // From here on the head is the beginning of the decompressed content.
-    packed_ = std::move(head_);
+    packed_ = std::exchange(head_, {});
     packed_left_ = packed_;
     fill_head();
   }

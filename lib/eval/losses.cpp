@@ -110,7 +110,7 @@ void score_states(const nn::Model& model, const at::Tensor& states,
     const std::int64_t end_of_block = std::min(rows, block + most);
     const std::vector<LikelyToken> likeliest =
         likeliest_in_blocks(model, states.narrow(0, block, end_of_block - block), options.top);
-    for (std::int64_t first = block, end = block; first < end_of_block; first = end) {
+    for (std::int64_t first = block, end; first < end_of_block; first = end) {
       for (end = first + 1; end < end_of_block && position[end] == position[end - 1] + 1;) ++end;
       add_losses({position[first], ids.data() + first, losses.data_ptr<double>() + first,
                   end - first, likeliest.data() + (first - block) * options.top, options.top},

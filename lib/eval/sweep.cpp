@@ -91,7 +91,7 @@ Evaluation observe(const std::string& title, const DataSet& data, const SweepOpt
   }
   Progress progress(title, "tokens", targets);
   of_row.progress = [&progress](std::int64_t done) { progress.update(done); };
-  const Evaluation result = run(of_row);
+  Evaluation result = run(of_row);
   if (losses) losses->commit();
   progress.finish("perplexity " + human_perplexity(result.perplexity()));
   return result;

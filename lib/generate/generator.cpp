@@ -114,7 +114,7 @@ class Samples {
     const at::Tensor logits = on_cpu(scores);
     const at::Tensor logs = penalty ? on_cpu(at::log_softmax(scores, -1)) : logits;
     const std::int64_t vocabulary = logits.size(2);
-    const at::Tensor tokens = at::empty({logits.size(0), 1}, at::kLong);
+    at::Tensor tokens = at::empty({logits.size(0), 1}, at::kLong);
     const auto add_tokens = [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         Sample& sample = samples_[rows_[static_cast<std::size_t>(row)]];
