@@ -146,7 +146,7 @@ at::Tensor DecodeStep::layer(const LayerContext& context, const net::Stage& inpu
   so_far.position_scores = positions_so_far(context, input, keys);
   at::Tensor usage;
   if (geometry_.keeps_most_used()) so_far.usage = &usage;
-  const at::Tensor output = run_layer(so_far, states, normalized, parts, positions(input));
+  at::Tensor output = run_layer(so_far, states, normalized, parts, positions(input));
   if (usage.defined()) {
     if (!growing.usage.defined()) {
       growing.usage = at::zeros({usage.size(0), input.window()}, usage.options());
@@ -197,7 +197,7 @@ void DecodeStep::end_segment(const LayerContext& context, const net::Stage& inpu
 at::Tensor DecodeStep::window_of(const net::Stage& output, const at::Tensor& states) {
   KvCache& cache = growing_of(output).states;
   cache.put(states);
-  const at::Tensor window = cache.window();
+  at::Tensor window = cache.window();
   if (cache.filled() == output.segment) cache.shift(output.new_states);
   return window;
 }

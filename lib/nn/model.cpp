@@ -90,7 +90,7 @@ at::Tensor Model::embed(const at::Tensor& tokens, std::int64_t place) const {
 }
 
 at::Tensor Model::check_targets(const at::Tensor& states, const at::Tensor& targets) const {
-  const at::Tensor ids = check_ids(targets, "targets");
+  at::Tensor ids = check_ids(targets, "targets");
   if (states.dim() != 3 || states.size(0) != ids.size(0) || states.size(1) != ids.size(1) ||
       states.size(2) != network_.d_model) {
     throw ConfigError("states", fmt::format("expected {} x {} x {} for these targets", ids.size(0),

@@ -137,7 +137,7 @@ constexpr auto keys_of(const TrainingState&) {
 std::string state_text(const TrainingState& state) { return keys_text(state); }
 
 TrainingState state_from_json(const JsonObject& json) {
-  const auto state = read_keys<TrainingState>(json);
+  auto state = read_keys<TrainingState>(json);
   const Range steps(0, static_cast<double>(state.step));
   check_range(json.where(), "updates", state.updates, steps);
   check_range(json.where(), "validation_step", state.validation_step, steps);
