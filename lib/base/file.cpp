@@ -58,8 +58,8 @@ void RandomAccessFile::read(std::int64_t offset, void* data, std::size_t size) c
     const ssize_t got = uninterrupted([&] { return ::pread(descriptor_, out, size, offset); });
     if (got < 0) throw SystemError(name_, "read", errno);
     if (got == 0) {
-      throw FormatError(name_, fmt::format("expected at least {} bytes, but the file ends earlier",
-                                           offset + static_cast<std::int64_t>(size)));
+      throw FormatError(name_, fmt::format("expected {} bytes, but the file ends by byte {}",
+                                           offset + static_cast<std::int64_t>(size), offset));
     }
     out += got;
     offset += got;

@@ -314,7 +314,7 @@ void refuse_row(const Row& row, std::string_view head, Content expected, const s
     advice = advice_to_run(row.command, row.wants_file, expected, packed_by);
   }
   // PyTorch stores weights in a zip archive.
-  if (expected == Content::kWeights && row.wants_file) {
+  if (expected == Content::kWeights && kind == "a zip archive") {
     advice = "convert the weights as share/ql/published-weights.txt says";
   }
   if (row.kind == FileKind::kOwnJson) {

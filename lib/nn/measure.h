@@ -59,8 +59,8 @@ struct MeasureOptions {
   // and an attention weight can underflow if another state has almost all of the probability.
   std::int64_t streams = 6;
   std::uint64_t seed = 1;
-  // As many positions are differentiated together as fit into a graph of about this many elements,
-  // because this is faster.
+  // Positions are differentiated together, because this is faster, up to a graph of about this many
+  // elements.
   std::int64_t graph_numbers = std::int64_t{1} << 27;
 };
 

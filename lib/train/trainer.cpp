@@ -398,7 +398,7 @@ void TrainingRun::roll_back(std::int64_t cursor) {
 // Sets states of the memory to zeros at once if they belong to another epoch than segment `cursor`
 // or, with reset_memory_at_documents, to another document. Later steps would not do this in time,
 // because they count the tokens of a document in the data, and so count the skipped segments, too.
-// As the states are zeros by then, checkpoints need not record the skip.
+// The states are zeros by then, so checkpoints need not record the skip.
 void TrainingRun::leave_out_until(std::int64_t cursor) {
   const std::int64_t left_out = (cursor - state_.cursor) * streams_.segment();
   const std::int64_t epoch = streams_.epoch(state_.step);
