@@ -35,8 +35,9 @@ Option files_from_option();
 std::vector<std::string> input_names(const Options& options);
 
 // columns_option() makes --columns. table_of() makes the table on standard output that --columns
-// asks for. On a terminal, without --columns, the columns `first` come before the others. Throws
-// UsageError for --columns if the output is not a table.
+// asks for. The tool's options must include --format, which has the value tsv. On a terminal,
+// without --columns, the columns `first` come before the others. Throws UsageError for --columns if
+// --format is not tsv.
 Option columns_option();
 TableText table_of(const Options& options, std::vector<std::string> first);
 

@@ -1,8 +1,11 @@
 // Compares the rows of results with figures worked out by hand, and checks how rows are printed.
 #include <cmath>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "base/rows.h"
 #include "eval/report.h"
 #include "unit/torch_doctest.h"
@@ -82,6 +85,24 @@ TEST_CASE("report_row: a row of a network holds settings, context and counts") {
   CHECK(row["batch"] == 2);
   CHECK(row["warm_up"] == 8);
   CHECK(row["tokens_per_second"] == 8);
+}
+
+TEST_CASE("qleval(1): describes every column") {
+  const std::string page = read_file(QL_TEST_DATA "/../man/qleval.1");
+  const std::size_t begin = page.find(".Ss Columns");
+  std::istringstream lines(page.substr(begin, page.find(".El", begin) - begin));
+  std::set<std::string> listed;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind(".It ", 0) != 0) continue;
+    std::istringstream names(line.substr(4));
+    for (std::string name; names >> name;) {
+      if (name != ",") listed.insert(name);
+    }
+  }
+  std::set<std::string> columns;
+  const Json row = report_row({"a", std::nullopt, {}, 1}, data_set(5), four_losses());
+  for (const auto& [name, value] : row.items()) columns.insert(name);
+  CHECK(listed == columns);
 }
 
 // Two units of three tokens without a begin token: there are no losses of the two first tokens.
