@@ -32,7 +32,7 @@ void fill_group_body(std::uint8_t* kept, std::uint32_t first_call, const Dropout
       kept[k] = (word[k] & 0xFFFF) >= dropped ? 1 : 0;
       kept[k + kCalls] = (word[k] >> 16) >= dropped ? 1 : 0;
     }
-    kept += 2 * kCalls;
+    kept += std::ptrdiff_t{2} * kCalls;
   }
 }
 

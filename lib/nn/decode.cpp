@@ -30,8 +30,7 @@ at::Tensor KvCache::window() const { return buffer_.narrow(1, begin_, length_ + 
 
 void KvCache::put(const at::Tensor& states) {
   const std::int64_t count = states.size(1);
-  if (filled_ + count > segment_)
-    throw std::logic_error("more states than the segment has room for");
+  if (filled_ + count > segment_) throw std::logic_error("more states than a segment has");
   buffer_.narrow(1, begin_ + length_ + filled_, count).copy_(states);
   filled_ += count;
 }

@@ -287,8 +287,9 @@ at::Tensor LayerwiseStep::layer_row_by_row(const LayerContext& context, const ne
   for (std::int64_t row = 0; row < states.size(0); ++row) {
     StepOptions of_row = options_;
     const auto at = static_cast<std::size_t>(row);
-    if (!options_.document_offsets.empty())
+    if (!options_.document_offsets.empty()) {
       of_row.document_offsets = {options_.document_offsets[at]};
+    }
     if (!options_.shown.empty()) of_row.shown = {options_.shown[at]};
     forget_other_documents(memory_of(input), input, geometry_, of_row);
     const LayerContext row_context{context.network, context.parameters,    of_row,

@@ -135,8 +135,8 @@ std::string damage(const fs::path& folder) {
 }
 
 void verify_checkpoint(const fs::path& folder) {
-  if (const std::string found = damage(folder); !found.empty())
-    throw FormatError("", found, kRemedy);
+  const std::string found = damage(folder);
+  if (!found.empty()) throw FormatError("", found, kRemedy);
 }
 
 TrainingState read_checkpoint(const fs::path& folder, TrainedNetwork& trained, Rows rows) {

@@ -275,8 +275,7 @@ void GradientExchange::add_bucket(std::vector<std::size_t> parameters) {
 void GradientExchange::put(std::size_t slice, std::size_t parameter, const at::Tensor& gradient) {
   std::unique_lock<std::mutex> lock(mutex_);
   BucketRange& range = ranges_[parameter];
-  if (range.of_slice[slice].defined())
-    throw std::logic_error("the gradient of a slice was put twice");
+  if (range.of_slice[slice].defined()) throw std::logic_error("a gradient was put twice");
   range.of_slice[slice] = gradient;
   if (--buckets_[range.bucket].missing == 0) start_complete(lock);
 }

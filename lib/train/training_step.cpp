@@ -63,6 +63,7 @@ nn::Memory CpuTrainer::memory() const {
   std::size_t number = 0;
   return memories_.front().front().with([&](const at::Tensor&) {
     std::vector<at::Tensor> rows;
+    rows.reserve(parts.size());
     for (const std::vector<nn::NamedTensor>& part : parts) rows.push_back(part[number].tensor);
     ++number;
     const at::Tensor own = at::cat(rows);
