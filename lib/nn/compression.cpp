@@ -16,7 +16,9 @@ at::Tensor compress(const at::Tensor& states, net::Pool pool, std::int64_t rate)
 at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous,
                     const net::Stage& output) {
   if (output.stride == 1) return states;
-  // The first new state is complete at its last token. Earlier tokens take the state before it.
+  // The first new state covers the tokens 0 .. stride - 1. The tokens before stride - 1 need an
+  // older state, because they must not see later tokens. This older state is the first of
+  // `sources`.
   at::Tensor sources;
   if (output.segment > output.new_states) {
     sources = states.narrow(1, output.segment - output.new_states - 1, output.new_states + 1);
@@ -100,8 +102,8 @@ static at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys_value
 // `compressed` the gradient reaches the convolution's weights. It also reaches the weights of a
 // decoder, but no other weights of the network.
 
-// Compares the layer's content attention over `compressed` with its content attention over the
-// evicted states. `projected` has the layer's queries, and the keys and values of the evicted
+// Returns the mean squared difference between the results of attend() over `compressed` and over
+// the evicted states. `projected` has the layer's queries, and the keys and values of the evicted
 // states.
 static at::Tensor attention_reconstruction(const LayerContext& context,
                                            const kernels::QueriesKeysValues& projected,
@@ -132,8 +134,8 @@ static at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& s
                                 const at::Tensor& compressed) {
   const CompressionParameters& parameters = context.parameters.compression;
   const at::Tensor groups = convolution_groups(context.network, states);
-  // One matrix product decodes all states of a group: its outputs are in the order of the group's
-  // elements.
+  // The weight is reordered, so that one matrix product decodes all states in the order of
+  // `groups`.
   const at::Tensor decoded =
       project_arranged(compressed, parameters.decoder_weight, {}, [](const at::Tensor& weight) {
         return weight.permute({2, 1, 0}).flatten(0, 1);

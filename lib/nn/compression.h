@@ -24,11 +24,10 @@ at::Tensor compress(const at::Tensor& states, net::Pool pool, std::int64_t rate)
 // the states of finer scales (paper, sections 2.2 and 2.3).
 
 // Repeats the states of one scale, so that each token p of the segment gets the newest state that
-// covers no token after p. `states` [batch, output.segment, d_model] are the states of the stage
-// `output`, which is the scale's output. `previous` [batch, 1, d_model] is the state before
-// `states`. `previous` is read only if output.segment == output.new_states. If it is undefined
-// then, the first stride - 1 tokens get zeros. Returns [batch, output.new_states * output.stride,
-// d_model].
+// covers no token after p. `states` [batch, output.segment, d_model] are the scale's output, and
+// `output` describes them. `previous` [batch, 1, d_model] is the state before `states`. It is not
+// read if output.segment > output.new_states. If `previous` is needed but undefined, the first
+// stride - 1 tokens get zeros. Returns [batch, output.new_states * output.stride, d_model].
 at::Tensor upsample(const at::Tensor& states, const at::Tensor& previous, const net::Stage& output);
 
 // Returns the average of the up-sampled scales without those that droppath drops. If
@@ -45,10 +44,12 @@ std::vector<double> droppath_weights(std::int64_t scales, double droppath, const
 
 // Compresses the `states` [batch, n, d_model] of one step to [batch, n / c, d_model], where n is a
 // multiple of the rate c. The network's pool decides how:
-//  - pool_groups() (net/network.h), or the layer's convolution, of c neighbours;
-//  - the layer's convolution dilated by n / c: it reads the states k, k + n/c, k + 2n/c, ...;
-//  - the n / c states with the most `usage` [batch, n] (kernels/attention.h), in their order in
-//    time; of two equally used states, the newer is taken. Other pools do not read `usage`.
+//  - kMax and kMean: pool_groups() (net/network.h) pools c neighbours.
+//  - kConvolution: the layer's convolution reads c neighbours.
+//  - kDilatedConvolution: the layer's convolution reads the states k, k + n/c, k + 2n/c, ...
+//  - kMostUsed: the n / c states with the most `usage` [batch, n] are kept, in their order in time.
+//    If two states are equally used, the newer is taken. `usage` is attention_usage()
+//    (kernels/attention.h); other pools do not read `usage`.
 at::Tensor compress_memories(const net::Network& network, const LayerParameters& parameters,
                              const at::Tensor& states, const at::Tensor& usage);
 

@@ -188,7 +188,8 @@ void DecodeStep::end_segment(const LayerContext& context, const net::Stage& inpu
   if (input.keys_per_state == 1) {
     growing.keys_values->shift(input.new_states);
   } else {
-    // In the memory, a state's keys and values come from the state itself, not from finer states.
+    // The cached keys and values were projected from finer states. When these states become memory,
+    // layer() projects keys and values from the states themselves.
     growing.keys_values.reset();
   }
 }
@@ -204,7 +205,8 @@ at::Tensor DecodeStep::window_of(const net::Stage& output, const at::Tensor& sta
 at::Tensor DecodeStep::new_groups(const net::Stage& stage, const at::Tensor& window) {
   const net::Stage& finer = *(&stage - 1);
   const std::int64_t rate = geometry_.rate, whole = finer.window();
-  // The last group ends where the complete window ends. A group exists once its last state exists.
+  // Each group of `rate` states in the finer window is pooled into one state. The last group ends
+  // at the end of the complete window. `missing` groups do not have all of their states yet.
   const std::int64_t missing = (whole - window.size(1) + rate - 1) / rate;
   const std::int64_t before = growing_of(stage).states.filled();
   const std::int64_t count = stage.segment - missing - before;

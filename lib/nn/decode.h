@@ -1,4 +1,5 @@
-// Holds what decoding token by token needs of earlier tokens, in caches of a segment that grows.
+// Holds the caches from which tokens are decoded one by one: states, keys and values of earlier
+// tokens.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,12 +13,12 @@
 
 namespace ql::nn {
 
-// The classes of this file hold the growing segment of streams that are decoded token by token: the
-// states, keys and values of earlier tokens that the next token needs. Inside a segment, nothing is
-// computed a second time.
+// Streams are decoded token by token. The classes of this file keep the states, keys and values of
+// earlier tokens, so nothing is computed a second time inside a segment.
 
-// Caches a window that grows: a memory, and the states of a segment that have been computed so far.
-// Rows are streams, and [...] is the shape of a state.
+// Caches a window: a memory, and the part of the segment that has been computed so far. The cache
+// holds either states [batch, length, width], or keys and values [batch, length, 2, n_head,
+// d_head]. Each row of the batch is a stream.
 class KvCache {
  public:
   // `memory` [batch, length, ...] is followed by a segment of at most `segment` states.
@@ -44,9 +45,9 @@ struct DecodeStage {
   KvCache states;
   std::optional<KvCache>
       keys_values;  // [.., 2, n_head, d_head]; made when a segment's first states arrive
-  // A Compressive Transformer keeps n_cm compressed states, and their keys and values. With the
-  // pool most-used, `usage` is the attention that each index of the window has received in this
-  // segment, summed over queries.
+  // A Compressive Transformer keeps n_cm compressed states, and their keys and values. If the
+  // network's pool is kMostUsed, `usage` is the attention that each index of the window has
+  // received in this segment, summed over queries.
   at::Tensor compressed, compressed_keys_values, usage;
   at::Tensor positions;  // position_scores() of the complete window, the same for all streams
 };
@@ -70,8 +71,8 @@ class DecodeState {
   DecodeState streams(const std::vector<std::int64_t>& indexes) const;
   // Estimates the bytes of storage that one stream takes.
   std::int64_t bytes_per_stream() const;
-  // Returns the memory between two segments. It is valid until this object changes. Throws
-  // std::logic_error inside a segment.
+  // Returns the memory, which is valid until this object changes. Throws std::logic_error if a
+  // segment has begun and is not complete.
   Memory memory() const;
   // Call this if the next token begins a document.
   void begin_document() { age_ = 0; }

@@ -17,8 +17,8 @@ namespace ql::nn {
 constexpr double kLevels = 65536;
 constexpr std::int64_t kMostElements =
     (std::int64_t{1} << 32) / kernels::kDropoutCalls * kernels::kDropoutGroup;
-// The work of two threads meets at a multiple of this, thus at a boundary of the generator's
-// groups.
+// Threads share a mask in chunks of this many elements. Each chunk has complete groups of the
+// generator (kDropoutGroup), so two threads never draw the same group.
 constexpr std::int64_t kChunk = 64 * kernels::kDropoutGroup;
 
 static std::uint32_t dropped_levels(double rate) {
@@ -75,7 +75,8 @@ at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOp
 }
 
 void seed_generator(const at::Device& device, const StepOptions& step) {
-  // No mask has this second word, because no network has enough layers for a site with this id.
+  // In the counter of a mask, the second word is DropoutSite::id(). No network has enough layers
+  // for the id 0xFFFFFFFF, so this counter differs from those of all masks.
   const kernels::PhiloxCounter words = kernels::philox(
       {{static_cast<std::uint32_t>(step.first_row), 0xFFFFFFFF,
         static_cast<std::uint32_t>(step.step), static_cast<std::uint32_t>(step.step >> 32)}},

@@ -41,7 +41,7 @@ struct StepOptions {
   // These tensors are on the model's device, for a step that must not wait for the host
   // (train/device_step.h). They hold what the host has chosen for this step. If they are undefined,
   // the step reads document_offsets and computes droppath's choice itself.
-  at::Tensor age_tensor = {};     // [rows] int64, used instead of `document_offsets`
+  at::Tensor age_tensor = {};     // [rows] int64: document_offsets as a tensor
   at::Tensor scale_weights = {};  // [scales]: the factors of average_scales()
   // If given, every layer adds to this map the attention of those queries whose places are in
   // `shown`, which has one range for each row.
@@ -96,9 +96,9 @@ at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOp
 // row differs between processes, which would otherwise draw the same masks.
 void seed_generator(const at::Device& device, const StepOptions& step);
 
-// Returns the first scale (0-based) that enters the average of `scales` scales. In training this is
-// j-1 with probability rate / (scales - 1) for each j = 2..scales. Otherwise it is 0 (paper,
-// section 2.3).
+// Returns the first scale (0-based) that enters the average of `scales` scales (paper,
+// section 2.3). In training, this is each of the scales 1 .. scales - 1 with probability rate /
+// (scales - 1), and scale 0 with probability 1 - rate. Outside of training, it is always scale 0.
 std::int64_t droppath_first_scale(std::int64_t scales, double rate, const StepOptions& step);
 
 }  // namespace ql::nn

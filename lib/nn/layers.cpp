@@ -16,8 +16,8 @@ namespace ql::nn {
 
 namespace {
 
-// Returns a + b, computed in place of `a` if both have the same precision. Otherwise the sum has
-// the wider precision: a layer's sums stay float32 if its matrix products are bfloat16.
+// Returns a + b. If the two tensors have the same precision, the sum overwrites `a`. If not, the
+// sum has the wider precision: a layer's sums stay float32 if its matrix products are bfloat16.
 at::Tensor sum_of(at::Tensor a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() ? a.add_(b) : a + b;
 }
@@ -52,10 +52,10 @@ at::Tensor last_rows(const at::Tensor& positions, std::int64_t count) {
   return positions.defined() ? positions.narrow(0, positions.size(0) - count, count) : positions;
 }
 
-// Holds sums over the keys so far.
+// Holds sums over the keys so far; f is the feature map of linear_attention().
 struct Sums {
-  at::Tensor values;   // of f(key)^T value [batch, H, d_head, d_head]
-  at::Tensor weights;  // of f(key) [batch, H, d_head, 1]
+  at::Tensor values;   // sum of f(key)^T value, [batch, H, d_head, d_head]
+  at::Tensor weights;  // sum of f(key), [batch, H, d_head, 1]
 
   void add(const at::Tensor& keys, const at::Tensor& of_values) {
     values = values + at::matmul(keys.transpose(2, 3), of_values);
@@ -73,8 +73,8 @@ struct Sums {
 //   sum_i = (sum_j w_ij value_j) / (1e-6 + sum_j w_ij)
 //
 // for the keys j <= m + i of query i, which is at window index m + i after m states of memory. The
-// parameters are thus those of relative attention. Returns [batch, segment, H, d_head]. The input
-// must have no reach and no probability_kept.
+// parameters are thus those of relative attention. Returns [batch, segment, H, d_head].
+// input.reach must have no bounds, and input.probability_kept must be undefined.
 at::Tensor linear_attention(const kernels::AttentionInput& input) {
   const std::int64_t streams = input.queries.size(0);
   if (streams > 1 && kernels::BatchInvariant::live()) {
@@ -125,9 +125,9 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   const std::int64_t keys = context.keys_per_state;
 
   kernels::AttentionInput input;
-  // If `keys` > 1, a query's state was pooled from that number of finer states, which have keys in
-  // the window. The query is at the window index of the last of these keys. Attention expects a
-  // query for each key of the segment, so the query is repeated at the indexes of the other keys.
+  // If `keys` > 1, a query's state was pooled from `keys` finer states, each with its own key in
+  // the window. Attention expects a query for each key of the segment, so each query is repeated
+  // `keys` times. Only the result at the index of the last key is used.
   input.queries = keys > 1 ? queries.repeat_interleave(keys, 1) : queries;
   input.keys_values = keys_values;
   input.positions = context.position_scores.defined()
@@ -163,8 +163,8 @@ at::Tensor feed_forward_of_operations(const LayerContext& context, const at::Ten
   const FeedForwardParameters& parameters = context.parameters.feed_forward;
   const double rate = context.network.dropout;
   at::Tensor inner = kernels::project(states, parameters.inner_weight, parameters.inner_bias);
-  // If gradients are recorded, an operation in place would copy the matrix product, because the
-  // product is a view.
+  // `inner` is a view of the matrix product. If gradients are recorded, changing a view in place
+  // costs a copy in the backward pass.
   inner = at::GradMode::is_enabled() ? at::relu(inner) : inner.relu_();
   inner = dropout(inner, rate, context.step, {DropoutSite::kInner, context.layer});
   return dropout(kernels::project(inner, parameters.outer_weight, parameters.outer_bias), rate,
@@ -229,8 +229,7 @@ static at::Tensor finish_layer(const LayerContext& context, const at::Tensor& re
                                const at::Tensor& of_heads) {
   const AttentionParameters& attention = context.parameters.attention;
   const FeedForwardParameters& forward = context.parameters.feed_forward;
-  // A piece of work can use the fused operations: one thread computes the piece's matrix products,
-  // so the bits do not depend on the number of threads.
+  // Inside a piece of work (machine/threads.h), the fused operations save passes over the tensors.
   if (machine::uses_kernels(recent) && machine::in_piece() && !kernels::BatchInvariant::live()) {
     return finish_fused_layer(context, recent, of_heads);
   }
@@ -262,8 +261,8 @@ at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor
       context.parameters.attention.qkv_net.split_with_sizes({d_heads, 2 * d_heads});
   const at::Tensor queries =
       project_queries(context.network, normalized.narrow(1, memory, segment), weights[0]);
-  // Sums of layers get the precision of `window`: a widening may have rounded `states`, but not the
-  // memory in `window`.
+  // Step::widen() is a matrix product, and may have rounded `states` to bfloat16. The memory in
+  // `window` is not rounded, so the residual sums get the precision of `window`.
   return finish_layer(
       context, states.to(window.scalar_type()),
       attend(context, queries, {project_keys_values(context.network, normalized, weights[1])},

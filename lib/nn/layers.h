@@ -41,14 +41,14 @@ struct LayerContext {
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
                      const at::Tensor& states, const at::Tensor& positions);
 
-// Does the same on any device by separate operations, which also give gradients for the window's
-// memory.
+// Runs the layer on any device by separate operations, which also give gradients for the window's
+// memory. The parameters and the result are those of run_layer().
 at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor& window,
                                    const at::Tensor& states, const at::Tensor& positions);
 
-// Runs the layer for keys and values that the caller has projected. `states` are [batch, segment,
-// d_model], `normalized` are their attention_states(), and `keys_values` are the keys and values of
-// the window in the form of AttentionInput.
+// Runs the layer for keys and values that the caller has projected. `normalized` is the result of
+// attention_states() for `states` [batch, segment, d_model]. `keys_values` are the keys and values
+// of the window in the form of AttentionInput.
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,
                      const at::Tensor& normalized, const std::vector<at::Tensor>& keys_values,
                      const at::Tensor& positions);

@@ -1,4 +1,5 @@
-// Adds up attention by distance, and finds context lengths from the gradients of random streams.
+// Sums attention by distance, and measures context lengths by the gradients of a network that reads
+// random tokens.
 
 #include "nn/measure.h"
 
@@ -133,7 +134,8 @@ class Measurement {
   }
 
  private:
-  // In row r of a batch of equal streams, position first + r is differentiated.
+  // Updates longest_ for `rows` positions of the last segment, from `first` on. Each row of the
+  // batch has the same tokens. Row r gives the gradient of the state at position first + r.
   void add_positions(const at::Tensor& ids, std::int64_t first, std::int64_t rows,
                      at::Generator& random) {
     // Each segment is embedded separately, because absolute positions count from the start of a

@@ -15,7 +15,7 @@
 namespace ql::nn {
 
 // Averages the attention probability of keys by their distance to the query, for each layer and
-// each head. Only the queries that count enter the average (add()).
+// each head. add() selects the queries that enter the average.
 class AttentionMap {
  public:
   // Makes an empty map for the layers of this geometry. Throws ConfigError for linear attention,
@@ -23,30 +23,34 @@ class AttentionMap {
   AttentionMap(const net::Network& network, const net::Geometry& geometry);
 
   // Adds the attention of one layer: probabilities [batch, n_head, segment, window]. The last query
-  // is at the window's last index. A query counts if the newest token of its state is in the range
-  // `counted` of its row. So padding does not count, and a state that a later step computes again
-  // counts only once.
+  // is at the window's last index. `counted` has a range of tokens of the segment for each row of
+  // the batch. A query enters the average if the newest token of its state is in this range. So a
+  // caller can leave padding out. A state that is computed again does not enter a second time,
+  // because its newest token is in an earlier segment.
   void add(std::int64_t layer, const at::Tensor& probabilities, const std::vector<Places>& counted);
 
   struct Distance {
     const net::Stage* stage;  // the input of the layer
     std::int64_t head = 0;
-    std::int64_t states = 0;  // from query to key; 0 is the query's own index
+    std::int64_t states = 0;  // distance from query to key; 0 at the query's own index
     // This is the distance in tokens from the segment's last query to the key. A state of scale i
     // stands for g(i) tokens, and a compressed state of a Compressive Transformer for `rate`
     // tokens.
     std::int64_t tokens = 0;
-    std::int64_t queries = 0;  // queries that count and have a key at this distance
+    std::int64_t queries = 0;  // averaged queries that have a key at this distance
     double probability = 0;    // mean over these queries
   };
-  // Returns the layers in the order in which they run, each with ascending heads and distances.
+  // Returns an element for every layer, head and distance, sorted in this order. Layers are in the
+  // order in which they run.
   std::vector<Distance> distances() const;
 
  private:
   std::vector<net::Stage> inputs_;  // of each layer
   std::int64_t rate_, segment_;
-  std::vector<at::Tensor> sums_;                   // of each layer [n_head, window], by distance
-  std::vector<std::vector<std::int64_t>> counts_;  // of each layer [window]
+  // For each layer, sums_ has summed probabilities [n_head, window], and counts_ has the number of
+  // queries [window]. The last index is the distance.
+  std::vector<at::Tensor> sums_;
+  std::vector<std::vector<std::int64_t>> counts_;
 };
 
 // Measures the context lengths of a running model by gradients: an output state depends on a token
@@ -59,8 +63,8 @@ struct MeasureOptions {
   // and an attention weight can underflow if another state has almost all of the probability.
   std::int64_t streams = 6;
   std::uint64_t seed = 1;
-  // Positions are differentiated together, because this is faster, up to a graph of about this many
-  // elements.
+  // One backward pass computes the gradients of several positions, because this is faster: as
+  // many as fit into a graph of about this many elements, but at least one.
   std::int64_t graph_numbers = std::int64_t{1} << 27;
 };
 
@@ -78,11 +82,11 @@ struct MeasuredContext {
 // than the exact length reaches back, so that a dependency further back would show. The memories
 // stay in the graph. A random projection of each state of the last segment is differentiated.
 //
-// The measured lengths are never too long, and too short only if all streams miss a token. `model`
-// should be float64, because the derivative for the oldest token is a product over all layers and
-// may underflow. The measurement is faster if the parameters require no gradient. Throws
-// ConfigError as make_geometry does and if the graph is too large, Error if a gradient is not
-// finite, and Interrupted between passes.
+// A measured length is never too long. It is too short only if no stream has a nonzero gradient for
+// the oldest token (MeasureOptions::streams). `model` should be float64, because the derivative for
+// the oldest token is a product over all layers and may underflow. The measurement is faster if the
+// parameters require no gradient. Throws ConfigError as make_geometry does and if the graph is too
+// large, Error if a gradient is not finite, and Interrupted between passes.
 MeasuredContext measure_context(const Model& model, const net::Lengths& lengths,
                                 const MeasureOptions& options = {});
 

@@ -1,4 +1,4 @@
-// Names the tensors of a memory, and resets the states of other documents before a step.
+// Names the tensors of a memory, and sets the states of earlier documents to zeros before a step.
 
 #include "nn/memory.h"
 
@@ -79,8 +79,9 @@ at::Tensor document_states(const MemoryCover& cover, const at::Tensor& document_
   const std::int64_t tokens = cover.stride * cover.together;
   const at::Tensor covered = (document_offsets - cover.gap).clamp_min(0);
   const at::Tensor covering = at::div(covered + (tokens - 1), tokens, "floor") * cover.together;
-  // All states that entered in steps inside the document belong to the document, too. They may
-  // cover earlier tokens, or be computed from zeros, as in a stream's first step.
+  // A state that entered the memory in a step inside the document counts even if it covers only
+  // earlier tokens. So a document that begins with a segment is read as a stream of its own, whose
+  // first step also computes states from the zeros before it.
   const at::Tensor steps = at::div(document_offsets, cover.new_states * cover.stride, "floor");
   return at::maximum(covering, steps * cover.new_states);
 }

@@ -13,9 +13,9 @@
 
 namespace ql::nn {
 
-// The recurrent memory has the states just before the next segment (paper, section 2.3). In a
-// network with memory, every layer's input has a memory. A scale's output has a memory if
-// compression or accumulation reads old states of this output.
+// In a network with memory, the input of every layer has a memory: the states just before those of
+// the next segment (paper, section 2.3). The output of a scale has a memory if old states of this
+// output are read again, for the next scale or for the average of all scales.
 
 // Holds the memory of one stage.
 struct StageMemory {
@@ -31,7 +31,8 @@ struct Memory {
   // Returns the tensors that are kept, in order: "memory.0", "memory.1", ..., each followed by its
   // "compressed_memory.N" if there is one. They share their storage with this memory.
   std::vector<NamedTensor> named() const;
-  // Returns the same stages with `change` applied to every tensor that is kept.
+  // Returns a memory whose tensors are the results of `change` for the tensors of this memory.
+  // Undefined tensors stay undefined.
   Memory with(const std::function<at::Tensor(const at::Tensor&)>& change) const;
 };
 
@@ -46,31 +47,33 @@ void check_memory(const Memory& memory, const net::Geometry& geometry, std::int6
 // that do not belong to the document of the segment's first token become zeros. For every row,
 // StepOptions::document_offsets has the number of tokens of that document before the segment.
 
-// Describes the tokens that the states of a memory cover, before the step whose segment begins at
-// token T.
+// Describes the tokens that the states of a memory cover, before a step.
 struct MemoryCover {
   std::int64_t stride = 1;      // tokens per state
-  std::int64_t gap = 0;         // tokens from the end of the newest state to T
+  std::int64_t gap = 0;         // tokens between the newest state and the step's first token
   std::int64_t new_states = 0;  // states that enter in a step of new_states * stride tokens
-  std::int64_t together = 1;    // size of groups whose states all cover the group's tokens
+  // Groups of `together` neighbouring states cover their tokens together: each state of a group
+  // covers the same together * stride tokens.
+  std::int64_t together = 1;
 };
 
-// Returns the cover of a stage's memory. The memory ends where the stage's own segment begins,
-// which is before T if old states are computed again.
+// Returns the MemoryCover of a stage's memory. The memory ends where the stage's own segment
+// begins. If the stage computes old states again, its segment begins before the step's first token.
 MemoryCover memory_cover(const net::Stage& stage);
-// Returns the cover of a Compressive Transformer's compressed memories.
+// Returns the MemoryCover of the compressed memories of a Compressive Transformer.
 MemoryCover compressed_memory_cover(const net::Geometry& geometry);
 
-// Returns [rows] int64: how many of each row's newest states belong to the document that began
-// `document_offsets` [rows] int64 tokens before T. A state belongs to the document if it covers one
-// of the document's tokens, or if it entered in a step that began inside the document. The count
-// may exceed the length of the memory. It is 0 if T is the first token of the document.
+// Returns for each row how many of the memory's newest states belong to the current document.
+// The result and `document_offsets` are [rows] int64. The document begins document_offsets tokens
+// before the step's first token. A state belongs to the document if it covers one of the document's
+// tokens, or if it entered the memory in a step that began inside the document. The count is 0 if
+// the document begins with the step. It may exceed the length of the memory.
 at::Tensor document_states(const MemoryCover& cover, const at::Tensor& document_offsets);
 
 // Returns a mask [rows, length] that is true for the states of a memory that must become zeros. The
-// mask is undefined if there are no document offsets. It is also undefined if no state must become
-// zeros, as usual far from the start of a document. The host does not read offsets that are on a
-// device (StepOptions::age_tensor), so for them the mask is always defined.
+// mask is undefined if there are no document offsets. If step.document_offsets has them, the mask
+// is undefined when no state must become zeros. If step.age_tensor has them, the mask is always
+// defined, because the host does not read that tensor.
 at::Tensor forgotten_states(const MemoryCover& cover, std::int64_t length, const StepOptions& step,
                             const at::Device& device);
 
@@ -80,7 +83,8 @@ at::Tensor forgotten_states(const MemoryCover& cover, std::int64_t length, const
 at::Tensor replace_forgotten(const at::Tensor& states, const at::Tensor& forgotten,
                              const at::Tensor& zero = {});
 
-// Resets the states of other documents in the memory of one stage, or of all stages, before a step.
+// Before a step, sets the states of earlier documents to zeros in the memory of one stage, or of
+// all stages.
 void forget_other_documents(StageMemory& memory, const net::Stage& stage,
                             const net::Geometry& geometry, const StepOptions& step);
 void forget_other_documents(Memory& memory, const net::Geometry& geometry, const StepOptions& step);

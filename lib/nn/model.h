@@ -47,9 +47,8 @@ class Model {
 
   // Returns the embeddings [batch, segment, d_model] of tokens [batch, segment], scaled by
   // sqrt(d_model) and then changed by add_places() (nn/encoding.h). `place` is the index of the
-  // first token in its segment. The embedding has the clusters of net/cost.h, which is one without
-  // cutoffs. Throws ConfigError for another shape or dtype, and FormatError for a token that is not
-  // in the vocabulary (which is checked only for tokens on the CPU).
+  // first token in its segment. Throws ConfigError for another shape or dtype, and FormatError for
+  // a token that is not in the vocabulary (which is checked only for tokens on the CPU).
   at::Tensor embed(const at::Tensor& tokens, std::int64_t place = 0) const;
 
   // Returns the negative log-likelihood of every target, [batch, segment]. `states` are the states
@@ -135,8 +134,8 @@ class ModelAtLengths {
   at::Tensor forward(const at::Tensor& tokens, Memory& memory, const StepOptions& step,
                      at::Tensor* reconstruction = nullptr) const;
 
-  // Does the same for the embeddings that Model::embed() gives for a segment's tokens. A caller
-  // that holds the embeddings can request the gradient with respect to them.
+  // Computes forward() for `embedded`, the result of Model::embed() for a segment's tokens. A
+  // caller that holds the embeddings can request the gradient with respect to them.
   at::Tensor forward_embedded(const at::Tensor& embedded, Memory& memory, const StepOptions& step,
                               at::Tensor* reconstruction = nullptr) const;
 
@@ -144,10 +143,10 @@ class ModelAtLengths {
   // [segments, segment] go through the first layer, then through the second, and so on. `memory`
   // has batch 1; `document_offsets` are as in StepOptions, one for each segment. If they are given,
   // the memory is reset even for a network that does not reset its memory in forward(). The states
-  // equal those of forward(), segment by segment. With the pool most-used, a layer still computes
-  // its segments one by one, because the states that the layer keeps from a segment depend on the
-  // previous segment. `map`, if given, gets the attention of every layer at the `shown` places of
-  // each segment.
+  // equal those of forward(), segment by segment. If the network's pool is kMostUsed, a layer still
+  // computes its segments one by one, because the states that the layer keeps from a segment depend
+  // on the previous segment. If `map` is given, every layer adds its attention to `map`. `shown`
+  // then has a range of queries for each segment, as in StepOptions.
   at::Tensor forward_stream(const at::Tensor& tokens, Memory& memory,
                             const std::vector<std::int64_t>& document_offsets = {},
                             AttentionMap* map = nullptr,
@@ -161,7 +160,8 @@ class ModelAtLengths {
 
  private:
   at::Tensor embed_segments(const at::Tensor& tokens) const;
-  // Resets the states of other documents at the beginning of a segment.
+  // Call this before the first token of a segment. If the network resets its memory at documents,
+  // the memory's states of earlier documents become zeros.
   void forget_before(DecodeState& growing) const;
 
   const Model& model_;

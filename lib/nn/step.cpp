@@ -30,7 +30,7 @@ Step::Step(const Model& model, const LengthTables& tables, const StepOptions& op
 
 at::Tensor Step::run(at::Tensor states) {
   const net::Network& network = model_.network();
-  at::Tensor window;  // a scale's output window, then the part of it that is compressed
+  at::Tensor window;  // the window of a scale's output, from which the next scale is compressed
   at::Tensor finer;   // the states before compression, if the next layer's keys come from them
   std::vector<at::Tensor> upsampled;
   for (std::size_t i = 0; i < geometry_.stages.size(); ++i) {
@@ -126,8 +126,8 @@ at::Tensor Step::window_of(const net::Stage& stage, const at::Tensor& states) {
 
 at::Tensor Step::layer(const LayerContext& context, const net::Stage& input,
                        const at::Tensor& states, const at::Tensor& finer) {
-  // The call is qualified to avoid the override: LayerwiseStep calls this function for a single row
-  // with the row's own memory.
+  // This must be Step's own window_of(). LayerwiseStep::layer_row_by_row() calls Step::layer(), and
+  // LayerwiseStep::window_of() leaves the compressed memory out.
   const at::Tensor window = Step::window_of(input, states);
   if (finer.defined()) {
     const at::Tensor keys = at::cat({window.narrow(1, 0, input.memory), finer}, 1);
@@ -155,8 +155,9 @@ constexpr std::int64_t kFewestStatesOfPiece = 256, kMostStatesOfPiece = 512;
 // Fewer pieces than this would leave threads without work.
 constexpr std::int64_t kFewestPieces = 8;
 
-// Returns [length + steps * shift, ...]: the memory before the first step, `carry` [1, length,
-// ...], followed by the states that enter in each step, a row of `entering` [steps, shift, ...].
+// Returns all states of `carry` and `entering`, the oldest first: [length + steps * shift, ...].
+// `carry` [1, length, ...] is the memory before the first step. Each row of `entering` [steps,
+// shift, ...] has the states that enter the memory in one step.
 static at::Tensor stream_of(const at::Tensor& carry, const at::Tensor& entering) {
   return at::cat({carry.squeeze(0), entering.flatten(0, 1)});
 }
@@ -177,10 +178,10 @@ static at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& enteri
   return newest_states(carry, entering.narrow(0, steps - last, last).flatten(0, 1).unsqueeze(0));
 }
 
-// Computes the keys and values of a segment's states once, for this segment and for the memories of
-// later segments (not with `finer` or the pool most-used). The segments are computed in pieces:
-// first the keys and values of all segments, then everything else, because a segment's memory has
-// states of the segments before it.
+// Computes first the keys and values of all segments, then everything else, because a segment's
+// memory has states of the segments before it. Each of these two phases divides the segments into
+// pieces. Memories take their keys and values from the first phase. If `finer` is defined, the
+// first phase projects the finer states, so the keys and values of memories are computed apart.
 at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& input,
                                 const at::Tensor& states, const at::Tensor& finer) {
   if (geometry_.keeps_most_used()) return layer_row_by_row(context, input, states);
@@ -279,8 +280,8 @@ at::Tensor LayerwiseStep::in_pieces(
   return results;
 }
 
-// The attention of a step decides which states the step puts into the compressed memory, so steps
-// run one after the other.
+// Computes one row after the other. Each row is a segment, whose attention decides which states the
+// next row has in its compressed memory.
 at::Tensor LayerwiseStep::layer_row_by_row(const LayerContext& context, const net::Stage& input,
                                            const at::Tensor& states) {
   std::vector<at::Tensor> outputs;

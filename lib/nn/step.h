@@ -39,22 +39,23 @@ class Step {
   // The other kinds of step override some of these functions. Here the rows are independent
   // streams.
 
-  // Returns the output of the layer that reads the stage `input`, and replaces the stage's memory
-  // by the next one. If keys_per_state is above 1, `finer` [batch, segment_keys(), width] takes the
-  // place of the segment's `states` in the window. If it is 1, `finer` is undefined.
+  // Returns the output of the layer that reads the stage `input`, and replaces the memory of
+  // `input` by the memory for the next step. If input.keys_per_state > 1, the segment's keys come
+  // from the states before compression, `finer` [batch, segment_keys(), width]. Otherwise the
+  // segment's keys come from `states`, and `finer` is undefined.
   virtual at::Tensor layer(const LayerContext& context, const net::Stage& input,
                            const at::Tensor& states, const at::Tensor& finer);
-  // Returns the window of a scale's output, and replaces the output's memory by the next one. This
-  // version returns concat(compressed memory, memory, segment), and works for every stage. The
-  // memory becomes the newest states of concat(memory, segment[:new_states]); the compressed memory
-  // does not change.
+  // Returns the window of `stage`, the output of a scale, for the segment `states`. Also replaces
+  // the stage's memory by the memory for the next step. This version works for every stage, and
+  // returns concat(compressed memory, memory, states). The next memory has the newest states of
+  // concat(memory, states[:stage.new_states]). The compressed memory does not change.
   virtual at::Tensor window_of(const net::Stage& stage, const at::Tensor& states);
   // Returns those states [batch, c n, width] of the finer scale's `window` that are pooled into the
   // next n states of `stage`.
   virtual at::Tensor new_groups(const net::Stage& stage, const at::Tensor& window);
-  // Returns the state that each token takes from a scale, [batch, tokens, d_model]: the newest
-  // state that covers no later token. `states` are the scale's output, and `window` is the output's
-  // window.
+  // Returns for each token the newest state of a scale that covers no token after it, [batch,
+  // tokens, d_model]. `states` are the output of the scale, which `output` describes. `window` is
+  // the result of window_of() for `states`.
   virtual at::Tensor states_of_tokens(const net::Stage& output, const at::Tensor& states,
                                       const at::Tensor& window);
 
@@ -104,9 +105,10 @@ class LayerwiseStep : public Step {
                        at::Tensor results = {}) const;
 };
 
-// The rows are streams that get some tokens of the current segment. A stage gets the states that
-// these tokens complete, possibly none. At the beginning of a segment, it also gets the older
-// states that the segment computes again. This kind of step has no gradient and no dropout.
+// The rows are streams that get some tokens of the current segment. A stage (net/geometry.h)
+// computes the states that these tokens complete, possibly none. At the beginning of a segment, the
+// stages of coarser scales may also compute older states again. This kind of step has no gradient
+// and no dropout.
 class DecodeStep : public Step {
  public:
   // run() takes `tokens` new tokens of every row, and adds their states to `growing`.
@@ -129,7 +131,7 @@ class DecodeStep : public Step {
 
   DecodeState& growing_;
   std::int64_t tokens_;
-  Memory unused_;  // the caches of `growing_` have all memories
+  Memory unused_;  // only Step's constructor needs it: `growing_` has the memories
 };
 
 }  // namespace ql::nn
