@@ -61,17 +61,17 @@ at::Tensor by_key(const at::Tensor& by_row) {
   return by_row.as_strided(by_row.sizes(), strides, by_row.storage_offset() + by_row.size(-2) - 1);
 }
 
-// Adds by_key(by_row) to `scores` [batch, H, segment, window]; `by_row` [H, batch, segment, window]
-// has the scores by row of the position table.
+// Adds position scores to the content scores `scores` [batch, H, segment, window]. `by_row` [H,
+// batch, segment, window] has a query's score for each row of the position table.
 struct AddByKey : torch::autograd::Function<AddByKey> {
   static at::Tensor forward(AutogradContext* /*context*/, const at::Tensor& scores,
                             const at::Tensor& by_row) {
     return scores + by_key(by_row).transpose(0, 1);
   }
 
-  // The gradient with respect to `by_row` is a view of the padded `gradient`. For the first rows of
-  // the table, the view reads padding or elements of the previous query. These elements belong to
-  // keys in the future, so they are 0.
+  // The gradient of by_row at [.., i, k] is `gradient` at [.., i, j], where j = k - (segment - 1) +
+  // i. A negative j is a key before the window. For this key the view reads padding, or an element
+  // of query i - 1. Query i - 1 does not see the key of this element, so the element is 0.
   static variable_list backward(AutogradContext* /*context*/, variable_list outputs) {
     const at::Tensor& gradient = outputs[0];
     const std::int64_t batch = gradient.size(0), heads = gradient.size(1);

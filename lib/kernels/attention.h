@@ -35,22 +35,24 @@ struct AttentionInput {
   // CPU's fused kernel does not read this field.
   at::Tensor hidden = {};
   // If true, every query sees every key, and the keys need not be those of the queries' own window.
-  // Then `positions` must be undefined, and `reach` must have no bounds.
+  // Then `positions` must be undefined, and `reach` must have no span and no dilations.
   bool sees_all = false;
 
   std::int64_t window() const;  // number of states in all parts
 };
 
 // Query i of the segment is at window index m + i, where m = window - segment. It sees the keys j
-// <= m + i that `reach` allows, or all keys with `sees_all`. Then
+// <= m + i that `reach` allows, or all keys with `sees_all`. Then, with the vectors r or the scores
+// s from `positions`,
 //
 //   score_ij = ((q_i + u) . k_j + (q_i + v) . r_(m+i-j)) / sqrt(d_head) + s_(m+i-j)
 //   p_ij     = softmax of score_ij over j
 //   sum_i    = sum_j dropout(p_ij) value_j
 //
-// Returns the sums [batch, segment, H, d_head]. Throws std::logic_error if `sees_all` is combined
-// with positions or bounds, or if scores s require a gradient. On the CPU, one fused kernel
-// computes the sums, in float32 or float64. On other devices attention_of_operations() does.
+// Returns the sums [batch, segment, H, d_head]. On the CPU, one fused kernel computes the sums, in
+// float32 or float64. On other devices attention_of_operations() does. Throws std::logic_error if
+// `sees_all` is set and `positions`, a span or dilations are given. Also throws std::logic_error if
+// `positions` holds scores s and requires a gradient.
 at::Tensor relative_attention(const AttentionInput& input);
 
 // Returns a mask to add to scores: minus infinity where a query does not see a key, else 0. The

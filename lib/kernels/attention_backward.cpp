@@ -24,8 +24,10 @@ struct GradientView {
   Real *positions, *content_bias, *position_bias;
 };
 
-// Computes the gradients of one (stream, head), a block of queries at a time. With the names of
-// Forward (attention_forward.cpp) and G_i for the gradient of sum_i, the gradients are
+// Computes the gradients of one (stream, head), a block of queries at a time. The letters are those
+// of Forward (attention_forward.cpp): p_ij is the probability of key j for query i, f_ij dropout's
+// factor, c = 1 / sqrt(d_head), and m the window index of query 0. G_i is the gradient of sum_i.
+// The gradients are
 //
 //   w_ij    = f_ij p_ij                                      weights_
 //   D_ij    = f_ij (G_i . value_j)                           gradient of p_ij
@@ -37,8 +39,8 @@ struct GradientView {
 //   u, v    : the first and the second term of q_i, summed over the queries
 //
 // The first block of queries of a problem (AttentionProblem) sets the gradients of keys and values;
-// later blocks add to them. The gradients of r, u and v are also summed over the streams of a
-// group.
+// later blocks add to these gradients. The gradients of r, u and v are sums over the streams of a
+// group (kGroup), so every call of run() adds to them.
 template <typename Real>
 class Backward {
  public:
@@ -56,8 +58,8 @@ class Backward {
     if (view_.window <= kShortWindow) {
       prefetch<true>(keys_values, 2 * view_.window, view_.row(), view_.width);
     }
-    // If the dilation exceeds the segment length, no query sees the keys whose index has one of
-    // these remainders modulo the dilation. The gradients of these keys are 0.
+    // If the dilation exceeds the segment length, some keys are not seen by any query. This loop
+    // sets the gradients of these keys, and of their values, to 0.
     for (std::int64_t residue = view_.segment; residue < view_.dilation(head); ++residue) {
       clear(keys_values, (view_.window - view_.segment + residue) % view_.dilation(head),
             view_.window, view_.dilation(head));
@@ -81,7 +83,7 @@ class Backward {
   }
 
  private:
-  // `keys_values` points to the gradients of the problem's first key.
+  // `keys_values` is where the gradients of the problem's keys and values begin.
   void run_block(const AttentionProblem<Real>& problem, std::int64_t begin, std::int64_t count,
                  const Panels<Real>& key_panels, const GradientView<Real>& out, Real* keys_values) {
     find_score_gradients(problem, begin, count);
@@ -96,8 +98,8 @@ class Backward {
     pack(queries, count, bias_of(view_.content_bias, problem), content_);
 
     const Range keys = find_range(problem.seen(begin), 0, count);
-    // The first block sets the gradients, and the others add to them. So the first block clears the
-    // gradients of the keys that none of its queries sees.
+    // The first block of queries sets the gradients, and later blocks add to them. So the first
+    // block clears the gradients of the keys that none of its queries sees.
     if (begin == 0) {
       clear(keys_values, 0, keys.begin * problem.step, problem.step);
       clear(keys_values, keys.end * problem.step, problem.keys * problem.step, problem.step);
@@ -140,7 +142,8 @@ class Backward {
     pack_rows_in(version_, &packing);
   }
 
-  // Sets gradients_ to S and weights_ to w.
+  // Sets weights_ to the probabilities after dropout, and gradients_ to the gradients with respect
+  // to the scores before the scale is applied.
   void find_score_gradients(const AttentionProblem<Real>& problem, std::int64_t begin,
                             std::int64_t count) {
     ScoreRows<Real> rows;
@@ -170,8 +173,8 @@ class Backward {
     softmax_gradient_rows_in(version_, &rows);
   }
 
-  // For every query i, row t of the position table belongs to key t - shift + i. So the gradient of
-  // row t is a sum along a diagonal of S.
+  // Query i reads row t of the position table for key t - shift + i, and the next query reads this
+  // row for the next key. So the gradient of row t is a sum along a diagonal of gradients_.
   void add_position_gradients(const AttentionProblem<Real>& problem, std::int64_t begin,
                               std::int64_t count, Real* positions) {
     const std::int64_t shift = problem.shift() - begin;

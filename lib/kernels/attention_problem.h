@@ -29,21 +29,22 @@ namespace ql::kernels {
 struct AttentionResult {
   at::Tensor sums;  // [batch, segment, H, d_head]
   // These are the probabilities before dropout [batch, H, segment, keys], for attention_backward().
-  // A query's row begins with the keys at distances that are multiples of its head's dilation; its
-  // other elements are unused. `keys` is the largest number of keys that a query could see without
-  // a span, rounded up so that a row is a multiple of 64 bytes.
+  // A query's row begins with the keys at distances that are multiples of its head's dilation; the
+  // row's other elements are unused. `keys` is the number of states in the window, divided by the
+  // smallest dilation of a head, and rounded up so that a row is a multiple of 64 bytes.
   at::Tensor probabilities;
 };
 
-// Each gradient has the shape of its input. It is undefined if this input is undefined, or is a
-// table [window, H] of scores s.
+// Each gradient has the shape of its input, and is undefined if this input is. The gradient
+// `positions` is also undefined if the input `positions` is [window, H].
 struct AttentionGradients {
   at::Tensor queries, keys_values, positions, content_bias, position_bias;
 };
 
-// All tensors must be on the CPU and contiguous, except that the streams of a part of `keys_values`
-// may be any distance apart, and may even overlap. All tensors except `probability_kept` must be
-// float32, or all must be float64. `probabilities` stays undefined unless `keep` is set.
+// All tensors must be on the CPU and contiguous, with one exception: the tensors of `keys_values`
+// may have any stride in the batch dimension, so that elements of the batch may even overlap. All
+// tensors except `probability_kept` must be float32, or all must be float64. `probabilities` of the
+// result stays undefined unless `keep` is set.
 AttentionResult attention_forward(const AttentionInput& input, bool keep,
                                   machine::VectorVersion version = machine::vector_version());
 
@@ -116,8 +117,8 @@ struct View {
         products * states * static_cast<double>(segment) * static_cast<double>(most_keys),
         states * static_cast<double>((2 * window + segment) * std::int64_t{sizeof(Real)}));
   }
-  // Returns the number of rows of the position table that the head uses. This is the largest number
-  // of keys that one of its queries could see without a span.
+  // Returns how many of the distances 0, d, 2d, ... are shorter than the window, for the head's
+  // dilation d. The head has a row of the position table for each of these distances.
   std::int64_t distances(std::int64_t head) const { return (window - 1) / dilation(head) + 1; }
   // Returns the number of elements in a row of the probabilities that are kept for the backward
   // pass.
@@ -141,8 +142,8 @@ struct View {
   Real scale = static_cast<Real>(1 / std::sqrt(static_cast<double>(width)));
 };
 
-// Holds the panels of every head's position table: row t belongs to the distance (distances - 1 -
-// t) * dilation.
+// Holds the position table of every head, packed by pack_positions(). Row t of a head's table is
+// for the distance (distances(head) - 1 - t) * dilation(head).
 template <typename Real>
 struct PositionPanels {
   std::int64_t size = 0;  // elements per head
@@ -150,10 +151,10 @@ struct PositionPanels {
   const Real* of(std::int64_t head) const { return data.data() + head * size; }
 };
 
-// Packs the position table of every head; scores s are packed as vectors of one element. `kernel`
-// calls pack_rows_in or pack_columns_in. `size` is the number of elements per head. In the forward
-// pass `size` must include room after the scores s, because softmax_rows() may read up to a panel
-// beyond their end.
+// Packs the position table of every head. `kernel` calls pack_rows_in() or pack_columns_in(). A
+// table that has a score instead of a vector for each distance is packed as vectors of one element.
+// `size` is the number of elements per head. In the forward pass, softmax_rows() may read up to
+// kPanel elements after the scores of a head, so `size` must include room for these elements.
 template <typename Real, typename Kernel>
 PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
                                     const Kernel& kernel) {
@@ -177,12 +178,13 @@ PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
   return panels;
 }
 
-// Describes the attention of every dilation-th query of one stream and head, beginning with query
-// `first`. The problem has the keys that these queries could see without a span. Its queries and
-// keys are counted from 0. With `sees_all`, the queries are placed after the last key.
+// Describes the attention of the queries first, first + d, first + 2d, ... of one stream and head,
+// where d is the head's dilation. The problem's keys are those whose distances to these queries are
+// multiples of d. Inside the problem, queries and keys are numbered from 0, and query i is at key
+// memory + i. With `sees_all`, all queries come after the last key.
 template <typename Real>
 struct AttentionProblem {
-  // Returns the keys that each query sees; row 0 of the band is query `begin`.
+  // Returns the keys that each query sees. Range r of the band is for query begin + r.
   Band seen(std::int64_t begin) const {
     return {memory + begin - farthest, memory + begin + 1, 1, 0, keys};
   }
@@ -190,8 +192,8 @@ struct AttentionProblem {
   std::int64_t shift() const { return distances - keys + queries - 1; }
   // Returns the row of the farthest distance at which a query sees a key.
   std::int64_t farthest_row() const { return std::max<std::int64_t>(0, distances - 1 - farthest); }
-  // Returns the rows of the position table that are read for each query. The band begins with query
-  // `begin`.
+  // Returns the rows of the position table that are read for each query. Range r of the band is for
+  // query begin + r.
   Band positions_seen(std::int64_t begin) const {
     return {shift() - begin, kFar, -1, farthest_row(), distances};
   }
@@ -225,8 +227,9 @@ struct AttentionProblem {
   std::int64_t farthest = view.input.reach.span > 0 ? view.input.reach.span - 1 : kFar;
 };
 
-// Holds the buffers of one thread for its problems. Rows of scores have margins (kMargin). take()
-// leaves `front` zeros before the first row, because matrix products along diagonals may read them.
+// Holds the buffers of one thread for its problems. Each row of scores is followed by kMargin
+// zeros. take() puts `front` zeros before the buffer, because the backward pass reads matrices
+// along diagonals that may begin before the first row.
 template <typename Real>
 class Scratch {
  public:
@@ -242,9 +245,13 @@ class Scratch {
     return buffers_.back().data() + front;
   }
 
-  // score_stride is the distance between rows of scores. The others are sizes of buffers: `keys`
-  // for all keys or values packed by rows, `columns` for them packed by columns, `rows` for one row
-  // for each query of a block, and `scores` for a block's scores. All are in elements.
+  // These are in elements. score_stride is the distance between rows of scores. The other members
+  // are sizes of buffers:
+  //
+  //   keys      all keys, or all values, of a problem, packed by rows
+  //   columns   all keys, or all values, of a problem, packed by columns
+  //   rows      one row [d_head] for each query of a block
+  //   scores    the scores of a block of queries
   std::int64_t score_stride, keys, columns, rows, scores;
   std::vector<const Real*> key_rows, query_rows, gradient_rows;
 
@@ -340,17 +347,19 @@ namespace ql::kernels {
 // The kernels below run between the matrix products of attention. They compute the softmax of rows
 // of scores with dropout, and its gradient. They also scale rows, and add two rows.
 
-// Points to matrices with one row for each of `rows` consecutive queries. The rows of all matrices
-// have room for complete panels, except that rows of `factors` may follow one another without gaps.
-// The elements of a row of `factors` after its last key do not matter.
+// Points to matrices with one row for each of `rows` consecutive queries. The kernels read and
+// write blocks of kPanel columns, so each row must have room for a complete last block. Only rows
+// of `factors` may follow one another without this room: a factor that is read after the row's last
+// key is multiplied by 0.
 template <typename Real>
 struct ScoreRows {
   std::int64_t rows = 0;
-  Band seen = {};                // the keys that query r sees; at least one
-  std::int64_t stride = 0;       // row stride of `scores` and `weights`
-  Real* scores = nullptr;        // forward: content scores; backward: gradients of probabilities
-  Real* weights = nullptr;       // backward: becomes the probabilities after dropout
-  const Real* by_row = nullptr;  // forward: position scores (key j at shift - r + j), or null
+  Band seen = {};           // for each row, the keys that its query sees; at least one
+  std::int64_t stride = 0;  // row stride of `scores` and `weights`
+  Real* scores = nullptr;   // forward: content scores; backward: gradients of probabilities
+  Real* weights = nullptr;  // backward: output, the probabilities after dropout
+  // Forward: the position scores, or null. In row r, element shift - r + j is the score of key j.
+  const Real* by_row = nullptr;
   std::int64_t by_row_stride = 0, shift = 0;
   const Real* factors = nullptr;  // dropout's factors, or null
   std::int64_t factor_stride = 0;
@@ -359,7 +368,7 @@ struct ScoreRows {
   Real scale = 1;  // backward: scale of the scores
 };
 
-// Clears the columns of a row from `begin` up to `end`; both are boundaries of panels.
+// Sets the elements of a row from `begin` up to `end` to 0. Both must be multiples of kPanel.
 template <int kBytes, typename Real>
 QL_VECTOR_BODY void clear_panels(Real* row, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kSize = Register<Real, kBytes>::kSize;
@@ -367,17 +376,17 @@ QL_VECTOR_BODY void clear_panels(Real* row, std::int64_t begin, std::int64_t end
   for (std::int64_t j = begin; j < end; j += kSize) store(zero, row + j);
 }
 
-// Returns the range of columns that has all keys seen by any of `count` rows, beginning with row
-// `first`. Both ends are boundaries of panels.
+// Returns a range of columns that contains every key seen by the rows from `first` to first + count
+// - 1. Both ends are multiples of kPanel.
 template <typename Real>
 QL_VECTOR_BODY Range find_panels(const Band& seen, std::int64_t first, std::int64_t count) {
   const Range keys = find_range(seen, first, count);
   return {keys.begin / kPanel<Real> * kPanel<Real>, padded<Real>(keys.end)};
 }
 
-// Replaces the scores by attention weights in all panels with a key that any row sees. A key that a
-// row itself does not see has the weight 0. For the keys j that row r sees, with dropout's factors
-// f:
+// Replaces the scores by attention weights. Every row gets weights in the columns that
+// find_panels() returns for all rows together. A key that row r does not see gets the weight 0. For
+// the keys j that row r sees, with dropout's factors f:
 //
 //   s_rj           = scores_rj + by_row_r[shift - r + j]
 //   probability_rj = e^(s_rj - max_n s_rn) / sum_n e^(s_rn - max_n s_rn)
@@ -448,9 +457,9 @@ QL_VECTOR_BODY void softmax_rows_body(const ScoreRows<Real>* in) {
 }
 QL_REGISTER_KERNEL(softmax_rows)
 
-// Turns the gradients g with respect to the probabilities after dropout into gradients with respect
-// to the scores before the scale is applied. With the probabilities p before dropout and dropout's
-// factors f:
+// Turns `scores`, the gradients g with respect to the probabilities after dropout, into the
+// gradients with respect to the scores before the scale is applied. Also sets `weights` to the
+// probabilities after dropout. With the probabilities p before dropout and dropout's factors f:
 //
 //   weights_rj = f_rj p_rj
 //   scores_rj  = scale p_rj (f_rj g_rj - sum_n p_rn f_rn g_rn)

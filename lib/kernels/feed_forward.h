@@ -1,5 +1,4 @@
-// Has layer norm. Also has residual connections and the position-wise feed-forward network, as
-// operations with their own gradients.
+// Has layer norm, residual connections and the position-wise feed-forward network.
 #pragma once
 
 #include <ATen/ATen.h>

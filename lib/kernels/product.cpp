@@ -18,15 +18,15 @@
 namespace ql::kernels {
 namespace {
 
-// One piece of work computes at most this many rows of the result; more rows would not make a BLAS
-// faster.
+// A matrix product is divided into pieces for the threads. A piece has at most this many rows of
+// the result; more rows would not make a BLAS faster.
 constexpr std::int64_t kRowsOfPiece = 256;
-// If all rows fit into one piece, the columns are divided into pieces of this size.
+// If all rows fit into one piece, the columns are divided: a piece has at most this many columns.
 constexpr std::int64_t kColumnsOfPiece = 128;
-// Outside of a piece of work, our own kernel computes up to kFewRows rows. A BLAS would take longer
-// to copy the weights into its own order than to multiply them. In a piece, our own kernel computes
-// up to kFewRowsOfPiece rows, but only with vectors of 64 bytes, and only if the weights are
-// contiguous and not rounded.
+// Our own kernel computes products of up to kFewRows rows. A BLAS would take longer to copy the
+// weights into its own order than to multiply them. If the thread is already computing a piece of
+// work (machine::in_piece()), our own kernel computes products of up to kFewRowsOfPiece rows, but
+// only with vectors of 64 bytes, and only if the weights are contiguous and not rounded.
 constexpr std::int64_t kFewRows = 8, kFewRowsOfPiece = 64;
 // A task of our own kernel has at most this many columns, whose weights stay in a cache while they
 // are multiplied with all rows.
@@ -165,7 +165,8 @@ struct ParameterMemory {
 
 void delete_memory(void* memory) { delete static_cast<ParameterMemory*>(memory); }
 
-// Returns nullptr for tensors other than those of make_parameter() on the CPU and their views.
+// Returns nullptr unless `tensor` is a parameter that make_parameter() made on the CPU, or a view
+// of such a parameter.
 ParameterMemory* memory_of(const at::Tensor& tensor) {
   return tensor.storage().data_ptr().cast_context<ParameterMemory>(&delete_memory);
 }

@@ -22,17 +22,18 @@ at::Tensor make_parameter(at::IntArrayRef shape, const at::TensorOptions& option
 // must not change. No product may run during this call.
 void set_rounded(const at::Tensor& parameter, bool rounded);
 
-// Returns the weight as an operand. For a parameter with a rounded copy, or a view of such a
-// parameter, this is the same view of the copy. If `scales` are defined, each column of the weight
-// is multiplied by its scale before rounding.
+// Returns the weight as an operand. If the weight is a parameter with a rounded copy, the operand
+// is this copy. If the weight is a view of such a parameter, the operand is the corresponding view
+// of the copy. If `scales` are defined, each column of the weight is multiplied by its scale before
+// rounding.
 at::Tensor weight_factor(const at::Tensor& weight, const at::Tensor& scales = {});
 
 // Returns the matrix as an operand, rounded if it is float32 and `factor` is bfloat16.
 at::Tensor to_operand(const at::Tensor& matrix, const at::Tensor& factor);
 
-// Returns the tensor that will be the matrix's operand, in the precision of the operand `factor`.
-// This is the matrix itself, or a new tensor if elements must be rounded. The last kernel that
-// changes the matrix must write its result to this tensor.
+// Returns the tensor that will hold `matrix` as an operand, in the precision of the operand
+// `factor`. This is `matrix` itself if it has that precision, else a new, uninitialized tensor. The
+// last kernel that changes `matrix` must write its result to the returned tensor.
 at::Tensor operand_buffer(const at::Tensor& matrix, const at::Tensor& factor);
 
 // Outside of a piece of work (machine/threads.h), a matrix product is divided into pieces for the

@@ -73,14 +73,16 @@ at::Tensor recent_rows(const at::Tensor& window, std::int64_t segment) {
 
 // Let y be the rows of the window, normalized without weight and bias. Let w and b be the norm's
 // weight and bias, W qkv_net, and G the gradient of the output. W * w scales each column of W by an
-// element of w. Then output = y V^T + c with V = W * w and c = W b, and the gradients are
+// element of w. Then output = y V^T + c with V = W * w and c = W b. With dV for
+// the gradient of V, and so on, the gradients are
 //
-//   V: A = G^T y                   c: a = sum of G over the rows
-//   W: A * w + a b^T               w: sum of W * A over the rows     b: W^T a
-//   y: G V, for the rows of the segment alone; then back through the norm
+//   dV = G^T y                     dc = sum of G over the rows
+//   dW = dV * w + dc b^T           dw = sum of W * dV over the rows     db = W^T dc
+//   dy = G V
 //
-// W has rows for queries, keys and values; the part of G for queries has only the rows of the
-// segment. Without a norm, y is the window itself, V = W and c = 0.
+// dy is computed only for the rows of the segment, because the other rows are memory. Then dy goes
+// back through the norm. W has rows for queries, keys and values; the part of G for queries has
+// only the rows of the segment. Without a norm, y is the window itself, V = W and c = 0.
 struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
   static variable_list forward(AutogradContext* context, const at::Tensor& states,
                                const at::Tensor& window, const OptionalTensor& norm_weight,

@@ -15,8 +15,9 @@ namespace ql::kernels {
 // (kernels/product.h) computes the matrix product.
 at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias = {});
 
-// Does the same for a `weight` that is derived from a parameter. `factor` is the operand of the
-// weight, derived in the same way from weight_factor() of the parameter (kernels/product.h).
+// Computes project() with a `weight` that is a reordered parameter. The matrix product reads
+// `factor` instead of `weight`: weight_factor() of the parameter (kernels/product.h), reordered in
+// the same way.
 at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias,
                    const at::Tensor& factor);
 
@@ -32,11 +33,11 @@ struct QueriesKeysValues {
 // are normalized first if norm_weight and norm_bias [d_model] are defined. qkv_net is [3 * n_head *
 // d_head, d_model].
 //
-// The other states of the window are memory, whose gradient is not computed. Let x be a normalized
-// state, w and b the norm's weight and bias, and W qkv_net. The norm is folded into the weights:
-// W (x * w + b) = (W * w) x + W b. Then the memory contributes only to the gradients of W * w and
-// W b, from which the gradients of W, w and b follow. This saves a matrix product in the backward
-// pass.
+// The other states of the window are memory, whose gradient is not computed. Let x be a state that
+// is normalized without weight and bias, w and b the norm's weight and bias, and W qkv_net. The
+// norm is folded into the weights: W (x * w + b) = (W * w) x + W b. The gradients of W, w and b
+// follow from those of W * w and W b. So the backward pass does not need the gradient of x * w + b
+// for the memory, and saves the matrix product that would compute this gradient.
 QueriesKeysValues project_window(const at::Tensor& states, const at::Tensor& window,
                                  const at::Tensor& norm_weight, const at::Tensor& norm_bias,
                                  const at::Tensor& qkv_net, std::int64_t heads);

@@ -17,10 +17,10 @@ std::int64_t count_of(const at::Tensor& rows) {
   return rows.size(-1) == 0 ? 0 : rows.numel() / rows.size(-1);
 }
 
-// Describes one of the units of work into which rows are divided.
+// Describes a block of at most kBlock consecutive rows, which is one unit of work.
 struct Block {
-  std::int64_t index, first, rows;  // first: its first row
-  std::int64_t at;                  // index of that row's first element
+  std::int64_t index, first, rows;  // first: the block's first row
+  std::int64_t at;                  // index of the block's first element
 };
 
 // Calls work(block) for every block of the rows.
@@ -101,8 +101,8 @@ QL_VECTOR_BODY void normalize_row(const Real* row, const Real* weight, const Rea
 }
 
 // Sets to[j] = before[j] + s (h[j] - mean(h) - y[j] mean(h y)), with h for `slopes`, y for `values`
-// and s for `deviation`, which holds 1 / deviation. A null `before` counts as 0. `to` may be
-// `slopes`.
+// and s for `deviation`. As in normalize_row(), s = 1 / sqrt(variance + kLayerNormEpsilon). A null
+// `before` counts as 0. `to` may be `slopes`.
 template <typename Real>
 QL_VECTOR_BODY void normalize_row_gradient(const Real* slopes, const Real* values, Real deviation,
                                            const Real* before, std::int64_t width, Real* to) {
@@ -165,10 +165,10 @@ QL_VECTOR_BODY void add_gradient_block_body(const Real* sum_gradient, const std:
 }
 QL_VECTOR_KERNEL(add_gradient_block)
 
-// Points to the gradients of a block of rows. `columns` holds the block's column sums: its parts of
-// the gradients of the norm's weight, the norm's bias and the output's bias, in this order.
-// `scratch` has room for two rows. Without dropout, `output` is null, because it would equal
-// `residual`.
+// Points to the gradients of a block of rows. `columns` [3, width] holds sums over the block's
+// rows. Added up over all blocks, these are the gradients of the norm's weight, the norm's bias and
+// the output's bias, in this order. `scratch` has room for two rows. Without dropout, `output` is
+// null, because it would equal `residual`.
 template <typename Real>
 struct AddNormTarget {
   Real *residual, *output, *columns, *scratch;

@@ -27,8 +27,9 @@ struct NormalizedRows {
   at::Tensor values;
   at::Tensor statistics;  // [rows, 2]: mean and 1 / deviation
 };
-// Normalizes rows, and sets `factor` to the normalized values as an operand of a matrix product, in
-// the precision of the operand `beside` (kernels/product.h).
+// Normalizes the rows of `states`. Also sets `factor` to the normalized values in the form that a
+// matrix product with `beside` takes: rounded to bfloat16 if `beside` is bfloat16
+// (kernels/product.h).
 NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight,
                               const at::Tensor& bias, const at::Tensor& beside, at::Tensor& factor);
 
@@ -62,8 +63,8 @@ AddGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weigh
 void normalize_rows_gradient_(at::Tensor& gradient, const at::Tensor& values,
                               const at::Tensor& deviations);
 
-// Returns the sum of all rows [width], and sets `factor` to the rows as an operand in the precision
-// of the operand `beside`.
+// Returns the sum of all rows [width]. Also sets `factor` to the rows, rounded to bfloat16 if
+// `beside` is bfloat16, as normalize_rows() does.
 at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor& factor);
 
 // Sets hidden = dropout(relu(inner + bias)). `hidden` is `inner` itself, or a bfloat16 tensor that

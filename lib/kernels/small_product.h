@@ -32,8 +32,9 @@ struct Band {
   static Band all(std::int64_t size) { return {0, size, 0, 0, size}; }
 };
 
-// Row k of panel p begins at data[p * panel + k * row]. A matrix whose width is a multiple of
-// kPanel can be read in place.
+// Points to the panels of a matrix, which are blocks of kPanel columns. Row k of panel p begins at
+// data[p * panel + k * row]. in_place() is for a matrix that was not packed. Panels are read in
+// full, so the width of this matrix must be a multiple of kPanel.
 template <typename Real>
 struct Panels {
   const Real* data = nullptr;
@@ -56,24 +57,27 @@ struct SmallProduct {
   std::int64_t c_row = 0;
   bool add = false;     // add to C instead of setting it
   bool padded = false;  // C's rows have room for complete panels
-  // Rows are computed in groups. Columns that are outside of column_band in all rows of a group may
-  // be skipped. The sum of every row runs over each k that is in the inner_band of any row of the
-  // group. So A must be 0 where k is outside of a row's own inner_band.
+  // For each row i, column_band has the range of n that must be computed, and inner_band the range
+  // of k that is summed. Rows are computed in groups, and the rows of a group share one range of n
+  // and one range of k, which contain the ranges of each row. Columns of C outside of the shared
+  // range may stay unset. A[i][k] must be 0 if k is outside of row i's own range.
   Band column_band = Band::all(columns), inner_band = Band::all(inner);
 };
 
-// A pass over a panel keeps the sums of this many rows in twelve vector registers.
+// At most this many rows of C are computed together. Their sums for one panel (kPanel columns) fill
+// twelve vector registers.
 template <int kBytes>
 constexpr std::int64_t kTileRows = 12 * kBytes / 64;
-// No version computes more rows in one pass. So if the inner_band has the slope 1 or -1, a pass
-// reads at most kMostTileRows - 1 elements outside of it in each row of A.
+// No version computes more rows together. Rows that are computed together share one range of k
+// (SmallProduct). If inner_band moves by one k per row (slope 1 or -1), at most kMostTileRows - 1
+// elements outside of the band are therefore read in each row of A.
 constexpr std::int64_t kMostTileRows = kTileRows<64>;
 
 struct Range {
   std::int64_t begin = 0, end = 0;
 };
 
-// Returns the smallest range that contains the indices of `count` rows, beginning with row `first`.
+// Returns the smallest range that contains the ranges of `count` rows, beginning with row `first`.
 QL_VECTOR_BODY Range find_range(const Band& band, std::int64_t first, std::int64_t count) {
   const std::int64_t at_first = band.slope * first, at_last = band.slope * (first + count - 1);
   return {std::max(band.low + std::min(at_first, at_last), band.least),
@@ -173,8 +177,8 @@ QL_VECTOR_BODY void multiply_body(const SmallProduct<Real>* product) {
 }
 QL_REGISTER_KERNEL(multiply)
 
-// Describes how a matrix is packed into panels at `to`. Row k of the matrix has the `width`
-// elements that begin at rows[k][offset], plus `bias` unless `bias` is null.
+// Describes how a matrix [count, width] is packed into panels at `to`. Element n of row k of the
+// matrix is rows[k][offset + n] + bias[n]. A null bias counts as 0.
 template <typename Real>
 struct Packing {
   const Real* const* rows = nullptr;
@@ -219,7 +223,7 @@ QL_VECTOR_BODY void pack_rows_body(const Packing<Real>* packing) {
 }
 QL_REGISTER_KERNEL(pack_rows)
 
-// Packs the transposed matrix, which has `width` rows and `count` columns, without a bias.
+// Packs the transpose [width, count] of the matrix that `packing` describes. Ignores packing->bias.
 template <int kBytes, typename Real>
 QL_VECTOR_BODY void pack_columns_body(const Packing<Real>* packing) {
   using Vector = typename Register<Real, kBytes>::Vector;
@@ -270,8 +274,9 @@ struct RowProducts {
 };
 
 // Adds up the lanes of each of kSize vectors, where kSize is the number of lanes. Lane i of the
-// first vector becomes sum_of_lanes() of vector i, to the last bit. Each step adds one half of the
-// lanes to the other half, for two vectors at once. In the end every sum is one lane.
+// first vector becomes sum_of_lanes() of vector i, to the last bit. Each step adds one half of a
+// vector's lanes to the other half, and puts the results of two vectors into one vector. After the
+// last step, the first vector holds all sums.
 template <int kBytes, typename Real, int kStep = Register<Real, kBytes>::kSize / 2>
 QL_VECTOR_BODY void add_up_lanes(typename Register<Real, kBytes>::Vector* sums) {
   using Shape = Register<Real, kBytes>;

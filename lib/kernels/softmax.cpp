@@ -177,9 +177,9 @@ at::Tensor cluster_log_softmax(const at::Tensor& states, const SoftmaxWeights& w
                          weights.weights[cluster].scalar_type());
 }
 
-// Given the log probabilities or the logits of the head, returns those of all ids. An id of the
-// first cluster has its column of the head; an id of another cluster has the head's column of that
-// cluster plus the tail's log softmax.
+// Returns the log probabilities [rows, ids] of all ids if `head` holds log probabilities, or their
+// logits if `head` holds logits. An id of the first cluster gets the value in its column of `head`.
+// Another id gets the value in the column of its cluster, plus its log softmax inside the cluster.
 at::Tensor join_clusters(const at::Tensor& head, const at::Tensor& states,
                          const SoftmaxWeights& weights) {
   std::vector<at::Tensor> parts = {head.narrow(1, 0, weights.ends.front())};
@@ -209,7 +209,7 @@ struct SoftmaxProblem {
 };
 
 struct ClusteredLosses {
-  at::Tensor losses;        // [rows], without the problem's factor
+  at::Tensor losses;        // [rows], not multiplied by SoftmaxProblem::factor
   variable_list gradients;  // in the order of all_of()
 };
 
@@ -248,7 +248,8 @@ ClusteredLosses clustered_losses(const SoftmaxProblem& problem, const at::Tensor
 // The forward pass hands this to the backward pass.
 struct KeptInputs : torch::CustomClassHolder {
   SoftmaxProblem problem;
-  variable_list gradients;  // of the losses times the factor, until a backward pass takes them
+  // Holds the gradients of problem.factor * (sum of the losses), until a backward pass takes them.
+  variable_list gradients;
 };
 
 at::Tensor equal_factors(const SoftmaxProblem& problem) {
@@ -263,8 +264,8 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
     kept->problem = problem;
     ClusteredLosses found = clustered_losses(problem, equal_factors(problem));
     kept->gradients = std::move(found.gradients);
-    // Saving the variables makes autograd check their versions before the gradients are computed
-    // again.
+    // The backward pass may have to compute the gradients again. Because the variables are saved,
+    // autograd first checks that they have not been changed in place.
     context->save_for_backward(variables.vec());
     context->saved_data["kept"] =
         c10::IValue::make_capsule(c10::intrusive_ptr<torch::CustomClassHolder>(std::move(kept)));

@@ -67,7 +67,7 @@ at::Tensor logits(const at::Tensor& states, const SoftmaxWeights& weights);
 struct ClusterRows {
   at::Tensor rows;                   // [rows] int64
   at::Tensor ids;                    // [rows] int64, counted from the first id of the cluster
-  at::Tensor places;                 // [rows] int64: element i is the index of row i in `rows`
+  at::Tensor places;                 // [rows] int64: rows[places[i]] is i
   std::vector<std::int64_t> begins;  // index of each cluster's first row in `rows`, then the end
 
   std::int64_t count(std::size_t cluster) const { return begins[cluster + 1] - begins[cluster]; }
@@ -97,11 +97,12 @@ at::Tensor composed_losses(const at::Tensor& states, const SoftmaxWeights& weigh
 // The rest of this file is for softmax_blocks(), which computes cross entropy and its gradients by
 // blocks of rows and panels of columns, on the CPU and outside of autograd.
 
-// If gradients are wanted, a block of rows keeps its exponentials until their sums are known. They
-// are at most kBlockElements, except that a block may always have kSmallestBlock rows. Blocks
-// should have many rows, because all weights are read, and all their gradients are updated, once
-// for each block. In float32, kBlockElements is just below the largest size that the C library
-// keeps for the next step (keep_freed_memory() in machine/threads.h).
+// If gradients are wanted, the exponentials of a block of rows are kept until the block's gradients
+// are computed. A block has at most kBlockElements exponentials, or kSmallestBlock rows if these
+// have more exponentials. Blocks should have many rows, because all weights are read, and all their
+// gradients are updated, once for each block. In float32, kBlockElements take 28 MiB. From 32 MiB
+// on, the C library would not keep the buffer for the next step (keep_freed_memory() in
+// machine/threads.h).
 constexpr std::int64_t kBlockElements = std::int64_t{7} << 20;
 constexpr std::int64_t kSmallestBlock = 128;
 // A panel has at most this many columns, so that it is exponentiated and multiplied while it is in
@@ -111,21 +112,22 @@ constexpr std::int64_t kPanelColumns = 2048;
 // All tensors are contiguous and, except for the targets, of one dtype, float32 or float64.
 struct SoftmaxRows {
   at::Tensor states;          // [rows, width]
-  at::Tensor targets;         // [rows] int64: indexes of columns
+  at::Tensor targets;         // [rows] int64: columns of the softmax (SoftmaxColumns)
   at::Tensor factors;         // [rows]; undefined: no gradients are computed
   at::Tensor state_gradient;  // output [rows, width]; undefined: not wanted
 };
 
 // Describes a set of columns of the softmax. All columns are numbered in the order of the sets.
 struct SoftmaxColumns {
-  at::Tensor weight;                          // [columns, width]
-  at::Tensor bias;                            // [columns]
-  at::Tensor weight_gradient, bias_gradient;  // outputs of these shapes; undefined: not wanted
+  at::Tensor weight;  // [columns, width]
+  at::Tensor bias;    // [columns]
+  // These are outputs, in the shapes of `weight` and `bias`. An undefined output is not computed.
+  at::Tensor weight_gradient, bias_gradient;
 };
 
-// Returns the losses [rows]. With factors, which need at least one row, it also writes the
-// gradients of sum(factors * losses). For these it needs a buffer of at most kBlockElements
-// elements, or of kSmallestBlock rows of exponentials if these rows have more elements.
+// Returns the losses [rows]. If rows.factors is defined, also writes the gradients of sum(factors *
+// losses); there must then be at least one row. The gradients need a buffer of at most
+// kBlockElements elements, or of kSmallestBlock * (number of all columns) elements if this is more.
 at::Tensor softmax_blocks(const SoftmaxRows& rows, const std::vector<SoftmaxColumns>& columns);
 
 }  // namespace ql::kernels

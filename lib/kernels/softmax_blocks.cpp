@@ -87,10 +87,11 @@ QL_VECTOR_BODY void scale_and_subtract_body(Real* to, Real scale, const Real* fr
 }
 QL_VECTOR_KERNEL(scale_and_subtract)
 
-// Describes consecutive columns of one set; `offset` columns of the softmax come before them.
+// Describes `size` consecutive columns of one set, beginning with the set's column `first`.
+// `offset` columns of the softmax come before these columns.
 struct Panel {
   const SoftmaxColumns* set;
-  at::Tensor factor;  // operand of the set's weight
+  at::Tensor factor;  // weight_factor(set->weight), which matrix products read
   std::int64_t first, size, offset;
 
   at::Tensor of(const at::Tensor& tensor) const { return tensor.narrow(0, first, size); }
@@ -112,7 +113,7 @@ std::vector<Panel> make_panels(const std::vector<SoftmaxColumns>& columns) {
 }
 
 // Works on one block of rows at a time. For a row with the state x, the factor f and the target t,
-// and with the weight W_j and the bias b_j of column j:
+// with the weight W_j and the bias b_j of column j, and with the maximum m of the row's z_j:
 //
 //   z_j = x . W_j + b_j     e_j = e^(z_j - m)     s = sum_j e_j     loss = log s + m - z_t
 //
@@ -122,11 +123,11 @@ std::vector<Panel> make_panels(const std::vector<SoftmaxColumns>& columns) {
 //   W_j : sum over the rows of (e_j (f / s) - f [j = t]) x
 //   b_j : sum over the rows of e_j (f / s) - f [j = t]
 //
-// f / s never scales the exponentials, only the narrower matrices that are multiplied with them. m
-// is the row's maximum over the panels read so far. Sums that were computed with a smaller m are
-// scaled by e^(smaller m - m) when they are used. Threads first divide the rows of a block among
-// themselves, and then, for gradients, the columns. So they wait for each other at most twice per
-// block.
+// f / s never scales the exponentials, only the narrower matrices that are multiplied with them.
+// Columns are read in panels (Panel), and m is at first the maximum over the panels read so far.
+// Results that were computed with a smaller m are scaled by e^(smaller m - m) when they are used.
+// Threads first divide the rows of a block among themselves, and then, for gradients, the columns.
+// So they wait for each other at most twice per block.
 template <typename Real>
 class SoftmaxBlock {
  public:
@@ -187,8 +188,8 @@ class SoftmaxBlock {
   Real* state_gradient(std::int64_t row) const {
     return data<Real>(rows_.state_gradient) + (first_ + row) * width_;
   }
-  // Returns every row's maximum over all panels up to `panel`, or in read_panels() over `panel`
-  // alone.
+  // Returns the maximum of each row's logits: in read_rows() over all panels up to `panel`, in
+  // read_panels() over `panel` alone.
   Real* maxima(std::size_t panel) {
     return maxima_.data() + panel * static_cast<std::size_t>(size_);
   }
@@ -248,9 +249,9 @@ class SoftmaxBlock {
     }
   }
 
-  // Computes the losses of all rows without gradients, one panel in each piece of work. A piece
-  // finds, for every row, the maximum and the sum of exponentials of its panel; the results are
-  // then combined in the order of panels.
+  // Computes the losses of all rows without gradients. Threads divide the panels (groups of
+  // columns) among themselves, and find the maximum and the sum of exponentials of every row in
+  // every panel. The results are then combined in the order of the panels.
   void read_panels(Real* losses) {
     std::vector<double> sums(maxima_.size());
     const at::Tensor states = to_operand(rows_.states, panels_.front().factor);
@@ -316,10 +317,10 @@ class SoftmaxBlock {
     sum += exponentiate(logits, bias, panel.size, maximum, exponentials);
   }
 
-  // Sets scales = (f / s) e^(m of this panel - final m) and scaled_states = scales * x for each
-  // row, because this panel's exponentials were computed with the panel's m. With `again`, both
-  // tensors still hold the values of the previous panel. These values are kept for rows with the
-  // same m.
+  // Sets, for each row, scales = factor / sum * e^(own - last) and scaled_states = scales * state.
+  // Here own is the maximum that this panel's exponentials were computed with, and last is the
+  // final maximum that the sum refers to. If `again` is true, both tensors hold the values of the
+  // previous panel. A row with an unchanged maximum keeps its values.
   void scale_states(std::size_t index, bool again, const at::Tensor& scaled_states,
                     const at::Tensor& scales) {
     const Real* own = maxima(index);
@@ -391,9 +392,9 @@ class SoftmaxBlock {
   // read.
   const std::int64_t pitch_ =
       with_gradients_ ? all_columns_ : std::min(all_columns_, kPanelColumns);
-  std::int64_t size_ = 0;               // rows of a block
-  std::int64_t first_ = 0, count_ = 0;  // first row and row count of the block
-  at::Tensor exponentials_;             // panel after panel
+  std::int64_t size_ = 0;               // most rows of a block
+  std::int64_t first_ = 0, count_ = 0;  // first row and number of rows of the current block
+  at::Tensor exponentials_;             // of the current block, laid out by values()
   std::vector<double> sums_;
   std::vector<Real> maxima_;
 };

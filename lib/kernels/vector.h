@@ -127,7 +127,8 @@ QL_VECTOR_BODY void exponentiate_in_place(Number& x) {
 }
 
 QL_VECTOR_BODY float exponential(float x) {
-  exponentiate_in_place<std::uint32_t>(x);  // unsigned: the shift of a NaN's bits overflows
+  // For a NaN, the integers overflow, which only unsigned integers may do.
+  exponentiate_in_place<std::uint32_t>(x);
   return x;
 }
 QL_VECTOR_BODY double exponential(double x) { return std::exp(x); }
@@ -292,10 +293,9 @@ QL_VECTOR_BODY void exponentiate(typename Register<double, kBytes>::Vector& x) {
   }
 }
 
-// exchange() gives new values to a and b. From every two neighbouring blocks of kStep lanes, the
-// new a takes the first block of a, then that of b; the new b takes the second blocks. This
-// function returns the index in concat(a, b) of the element that comes to `lane` of the new a, or
-// with kSecond of the new b.
+// exchange() divides a and b into blocks of kStep lanes, numbered from 0. It swaps block 1 of a
+// with block 0 of b, block 3 of a with block 2 of b, and so on. This function returns the index in
+// concat(a, b) of the element that comes to `lane` of the new a, or with kSecond of the new b.
 template <int kSize, int kStep, bool kSecond>
 constexpr int exchanged_lane(int lane) {
   const bool from_a = (lane & kStep) == 0;
