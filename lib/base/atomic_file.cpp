@@ -312,7 +312,7 @@ void AtomicFolder::commit(bool replace) {
 }
 
 void AtomicFolder::take_back(bool replaced) {
-  // If this renaming fails, too, release() keeps both folders, because temporary_.path is empty.
+  // While temporary_.path is empty, release() removes no folder, so an error here loses none.
   const fs::path fresh = std::exchange(temporary_.path, {});
   if (replaced) {
     swap_folders(fresh, path_);

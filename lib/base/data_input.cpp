@@ -106,7 +106,7 @@ class Gzip : public Decompressor {
   std::string name_;
   z_stream stream_ = {};
   bool complete_ = false, padded_ = false;
-  int members_ = 0;  // number of members before this one
+  int members_ = 0;  // gzip members that ended before the current one
 };
 
 class Zstd : public Decompressor {

@@ -130,8 +130,8 @@ class Conflicts {
            const std::string& setting = "");
   std::size_t size() const { return all_.size(); }
   // Throws ConfigError if there are conflicts. If there are several, the text has a line for each.
-  // `option`, such as "--set", is printed before each KEY=VALUE. Without `option` no KEY=VALUE is
-  // printed, because the user then cannot give one.
+  // A remedy names the `setting` of its conflict after `option`: "give --set KEY=VALUE". If
+  // `option` is empty, no setting is named, because the user has no option to give it with.
   void raise(const std::string& option = "") const;
 
  private:

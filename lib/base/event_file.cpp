@@ -1,4 +1,5 @@
-// Encodes events in the format of protocol buffers, and names and replaces the file in its folder.
+// Encodes events in the format of protocol buffers, and replaces the event files in a folder by a
+// new one.
 
 #include "base/event_file.h"
 

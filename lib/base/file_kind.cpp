@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// A match is cut off when the head ends before the pattern does.
+// kCutOff: the bytes read so far (the head) end before the pattern does.
 enum class Match { kNo, kYes, kCutOff };
 
 struct Row {
@@ -42,8 +42,9 @@ constexpr const char* kNumpy =
     "qlbin pack --input u32";
 constexpr const char* kFetchAgain = "download the file again if a server sent this in its place";
 
-// A file of ids may begin with any two bytes, so a pattern fixes at least three. A pattern is ASCII
-// text, has control characters, or has bytes that UTF-8 text cannot have at these offsets.
+// A pattern fixes at least three bytes. Two bytes would match every file that begins with a certain
+// 16-bit id. A pattern is ASCII text, has control characters, or has bytes that UTF-8 text cannot
+// have at these offsets.
 constexpr std::array kBinary = {
     Row{FileKind::kGzip, 0, "\x1F\x8B\x08"sv, "gzip data", "gzip -dc FILE"},
     Row{FileKind::kZstd, 0, "\x28\xB5\x2F\xFD"sv, "zstd data", "zstd -dc FILE"},
@@ -70,7 +71,7 @@ constexpr std::array kBinary = {
     Row{FileKind::kOther, 0, "Rar!\x1A\x07"sv, "a rar archive", "unrar p -inul FILE", "", true},
     Row{FileKind::kOther, 257, "ustar"sv, "a tar archive", "tar -xOf FILE"},
     Row{FileKind::kOther, 0, "070701??????"sv, "a cpio archive"},
-    // The zeros stand for a first file with few links that is not a device.
+    // With the three zeros, the first file has fewer than 256 links and is not a device.
     Row{FileKind::kOther, 0, "\xC7\x71???????????\0\0\0"sv, "a cpio archive"},
     Row{FileKind::kOther, 0, "!<arch>\n"sv, "an ar archive (.a, .deb)"},
     Row{FileKind::kOther, 0, "\x93NUMPY"sv, "a NumPy array (.npy)", "", kNumpy},
@@ -141,8 +142,9 @@ constexpr std::array kErrorPages = {"Entry not found"sv,
 Match match_binary(const Row& row, std::string_view head) {
   bool line_ended = false;
   for (std::size_t i = 0; i < row.pattern.size(); ++i) {
-    // If a '?' has matched a line feed, the head is most likely a short line of text. The program
-    // that reads this line should not have to wait for the next one.
+    // `head`, the bytes read so far, is shorter than the pattern. kCutOff makes the caller wait for
+    // more bytes. A head with a line feed at a '?' is most likely a line of text, which is passed
+    // on without waiting.
     if (row.offset + i >= head.size()) return line_ended ? Match::kNo : Match::kCutOff;
     const char found = head[row.offset + i];
     if (row.pattern[i] != '?' && row.pattern[i] != found) return Match::kNo;
@@ -191,8 +193,8 @@ Match match_text(const Row& row, std::string_view text) {
   return Match::kYes;
 }
 
-// Holds the row that a head matches, or null, and whether a longer head could match a binary row or
-// a row of text.
+// Holds the row of kBinary or kTexts that a file's first bytes match, or null, and whether more
+// bytes could match a row of kBinary or a row of kTexts.
 struct Found {
   const Row* row = nullptr;
   bool binary_possible = false, text_possible = false;
@@ -271,14 +273,15 @@ bool is_binary(std::string_view head) {
   return head.size() >= kEnough && zeros * 10 >= head.size();
 }
 
-// These are in the order of Content. kAnything has no name, because it refuses no file.
+// These names are for errors, in the order of Content. kAnything needs none, because it accepts
+// every file.
 constexpr std::array kContentNames = {
     "plain text in UTF-8", "decimal ids",     "token ids", "a token stream",
     "a vocabulary",        "a list of names", "JSON",      "weights (safetensors)"};
 static_assert(kContentNames.size() == static_cast<std::size_t>(Content::kAnything));
 
-// Returns advice on how to get the content that `command` writes. `packed_by` is the command that
-// decompresses the file first, such as "gzip -dc", or "".
+// Returns advice to get the expected content by running `command` on FILE. If FILE is compressed,
+// `packed_by` is the command that decompresses it, such as "gzip -dc". Otherwise `packed_by` is "".
 std::string advice_to_run(std::string command, bool wants_file, Content expected,
                           const std::string& packed_by) {
   const bool takes_pipes = expected == Content::kText || expected == Content::kTextIds ||

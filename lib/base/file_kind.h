@@ -37,19 +37,20 @@ constexpr std::size_t kHeadBytes = 4096;
 // Returns the kind of the file that begins with `head`.
 FileKind file_kind(std::string_view head);
 
-// Says whether more bytes after `head` could change the result of file_kind().
+// Says whether more bytes after `head` could change the result of file_kind(). Plain text may be
+// kOpen until its first line ends, because a tar archive also begins with text.
 enum class Outlook {
-  kFinal,  // no; text that is not kText is final after its first line
-  kText,   // yes: the head may be the beginning of an HTML page, JSON or the like
-  kOpen,   // yes: the head may begin binary data, so a pipe has to deliver more
+  kFinal,  // more bytes cannot change the kind
+  kText,   // `head` may be the beginning of an HTML page, JSON or the like
+  kOpen,   // `head` may be the beginning of binary data, so a pipe has to deliver more
 };
 Outlook outlook(std::string_view head);
 
 // Throws a FormatError when the file that begins with `head` is recognized as something other than
 // the `expected` content. The error names the file's kind and, if there is a way, how to get the
-// content. Ids, weights and lists of names may contain zero bytes, so for them text in UTF-16 or
-// UTF-32 is not refused. `packed_by` is the command that decompresses the file, such as "gzip -dc",
-// or "" if the file is not compressed.
+// content. Text in UTF-16 or UTF-32 is not refused where ids, weights or names are expected,
+// because their zero bytes can look like such text. `packed_by` is the command that decompresses
+// the file, such as "gzip -dc", or "" if the file is not compressed.
 void check_kind(std::string_view head, Content expected, const std::string& name,
                 const std::string& packed_by = "");
 

@@ -214,7 +214,8 @@ namespace {
 
 constexpr std::size_t kMaximumDepth = 64;
 
-// The events carry no position. This buffer records how far the lexer has read.
+// nlohmann_json passes on values without their place in the text. read() returns the number of
+// characters read so far.
 class Text : public std::streambuf {
  public:
   explicit Text(std::string_view text) {

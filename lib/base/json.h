@@ -93,8 +93,8 @@ class JsonObject {
 // except double. It may also be an enumeration with names (base/strings.h), a struct with keys of
 // its own, or an std::optional of any such type. The key of an optional without a value is absent.
 
-// A number, or each item of a list, must lie in this range; both ends are allowed. `text` completes
-// "must be" where the two ends do not describe the range.
+// A number, or each item of a list, must lie in this range; both ends are allowed. An error states
+// the range as "must be" and `text`. If `text` is "", the error states the two ends.
 struct Range {
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr Range(double at_least = -kInfinity, double at_most = kInfinity, const char* text = "")
@@ -105,7 +105,7 @@ struct Range {
 
 inline constexpr Range kBelowOne(0, 0x1.fffffffffffffp-1, "at least 0 and less than 1");
 
-// A row may carry a sum of these marks.
+// A row of keys_of() may have a sum of these marks.
 constexpr unsigned kRequired = 1;         // an object without the key is refused
 constexpr unsigned kMayChange = 2;        // a resumed run may have another value
 constexpr unsigned kMayChangeByName = 4;  // as kMayChange, if the command line names the key
@@ -211,8 +211,8 @@ void read_value(const JsonObject& json, const char* key, std::optional<Value>& v
   read_value(json, key, value.emplace());
 }
 
-// Returns a callable that reads one member at a time. Keys without a row are ignored, so it can
-// also read objects of other programs. `json` must outlive the callable.
+// Returns a callable that reads the member of one key. Other keys of `json` are ignored, so objects
+// of other programs can be read, too. `json` must outlive the callable.
 inline auto key_reader(const JsonObject& json) {
   return [&json](const char* key, auto& value, const Range& = {}, unsigned marks = 0) {
     if ((marks & kRequired) != 0 || json.has(key)) read_value(json, key, value);
@@ -221,8 +221,8 @@ inline auto key_reader(const JsonObject& json) {
 
 // Returns the object as a struct. A member whose key is absent keeps its default. Throws
 // FormatError for missing kRequired keys, unknown keys, wrong types and unknown enumeration names.
-// Adds a conflict for each value outside its range, but throws the conflicts inside a member that
-// is a struct.
+// Adds a conflict for each value outside its range. If a member is itself a struct, the conflicts
+// of its values are not added, but thrown as ConfigError.
 template <typename Struct>
 Struct read_keys(const JsonObject& json, Conflicts& conflicts) {
   json.refuse_unknown(key_names<Struct>());

@@ -11,9 +11,9 @@ namespace ql {
 
 namespace {
 
-// Names the variables in which a launcher gives a process its numbers. If no variable has the local
-// size, the local size is computed from the number of machines. `job` and `step` together name the
-// job.
+// Holds the names of a launcher's variables. Without a value of `local_size`, the number of
+// processes on this machine is computed from the number of machines. The values of `job` and `step`
+// together are LaunchedProcess::job.
 struct Names {
   const char *rank, *size, *local_rank, *local_size, *machines, *job, *step;
 };
@@ -63,8 +63,8 @@ std::string between(const std::string& text, const std::string& before, const ch
 // Returns the host of process 0 if the launcher's variables show it, or "". Open MPI 4 gives the
 // address of mpirun's host, and Open MPI 5 the name of that host ("prterun-HOST-NUMBER@1"). Process
 // 0 runs on mpirun's host unless mpirun was given another list of hosts. Slurm lists the hosts of
-// the processes in order. If mpirun starts its daemons by Slurm, the list has the hosts of the
-// daemons, so Open MPI's variables are read first.
+// the processes in order. Open MPI's variables are read first: if mpirun starts its daemons by
+// Slurm, Slurm lists the hosts of the daemons.
 std::string launchers_host(const Variable& variable) {
   const std::string uri = text_of(variable, "OMPI_MCA_orte_hnp_uri");
   if (std::string host = between(uri, ";tcp://", ":,;"); !host.empty()) return host;

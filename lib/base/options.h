@@ -66,8 +66,8 @@ struct ToolTable {
 };
 
 // Holds the checked values of one command line, so no getter fails because of a user's input. A
-// getter throws std::logic_error for a programming error: an option that is not in the table, a
-// wrong type, or a single value of an option that has none (see has()).
+// getter throws std::logic_error for a programming error: the option is not in the table or has
+// another type, or a getter of a single value is called for an option without a value (see has()).
 class Options {
  public:
   const Command& command() const { return *command_; }
@@ -78,8 +78,8 @@ class Options {
   // Returns true when there is a value, given or default.
   bool has(const std::string& name) const;
 
-  // Throws UsageError for the first option of `names` that was given. In the texts {} stands for
-  // the name of this option.
+  // Throws UsageError for the first option of `names` that was given. In `where`, `what` and
+  // `remedy`, {} stands for the name of this option.
   void refuse(const std::vector<std::string>& names, const std::string& where,
               const std::string& what, const std::string& remedy) const;
 

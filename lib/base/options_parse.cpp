@@ -110,8 +110,9 @@ void refuse_option_as_value(const std::string& argument, const std::string& befo
   complaint.raise(fmt::format("option {} needs a value, found the option --{}", before, name));
 }
 
-// Splits "-foa/b" into "-fo" "a/b", because cxxopts accepts only letters and digits in a value that
-// follows its letter directly. Arguments that are themselves values are left alone.
+// If a value directly follows the letter of its option, cxxopts accepts only letters and digits in
+// this value. So "-oa/b" becomes "-o" "a/b", and "-foa/b", with a flag -f, becomes "-fo" "a/b". An
+// argument that is itself a value is not split.
 std::vector<std::string> separate_values(const std::vector<std::string>& arguments,
                                          const OptionList& options, const Complaint& complaint) {
   std::vector<std::string> separated;

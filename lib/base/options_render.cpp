@@ -37,7 +37,7 @@ static std::vector<std::string> wrap(std::string_view text, std::size_t width) {
   return lines;
 }
 
-// Returns the option's help text, followed by a sentence for each other property that help states.
+// Returns `option.help`, and a sentence for each other property of the option that --help shows.
 static std::vector<std::string> option_sentences(const Option& option) {
   std::vector<std::string> sentences{option.help};
   if (!option.choices.empty()) {

@@ -1,5 +1,4 @@
-// Handles signals that ask the process to stop, with an alarm that interrupts waiting calls if the
-// signal did not. Starts child processes with posix_spawn.
+// Handles signals that ask the process to stop, and starts child processes with posix_spawn.
 
 #include "base/process.h"
 
@@ -196,8 +195,8 @@ static std::optional<int> status_of(pid_t child, int options,
   return ended == 0 ? std::nullopt : std::optional(status);
 }
 
-// Waits for the child and returns its exit code. Passes a requested stop on to the child, because a
-// child that has closed its output may still work.
+// Waits for the child and returns its exit code. Sends the child the signal that asks us to stop,
+// because a child that has closed its output may still be running.
 static int wait_for(pid_t child, const std::filesystem::path& program) {
   constexpr int kPatience = 10;  // milliseconds until the next look at stop_signal()
   for (bool stopped = false;;) {

@@ -52,8 +52,6 @@ class StopAtOnce {
   std::array<bool, kStopSignals.size()> replaced_{};
 };
 
-// These start other programs.
-
 class InputFile;
 
 // Returns the folder of the running program's file, with links resolved.
@@ -81,9 +79,10 @@ ChildResult run_child(const std::filesystem::path& program,
 // Runs `program` like run_child(), with `input` as its standard input, and calls read() with the
 // stream of the program's output. A signal that asks us to stop is passed on to the program once,
 // and read() still gets the rest of the output. Returns when the program has ended with exit code
-// 0. Throws AlreadyReported when the program has failed, Error when a signal ended it, and
-// Interrupted when the signal was the one passed on. If read() throws, the program's output is
-// closed, and the exception is thrown again unless one of these errors takes its place.
+// 0. Throws AlreadyReported when the program has failed, Interrupted when the signal passed on has
+// ended it, and Error when another signal has ended it. If read() throws, the program's output is
+// closed. Then the exception of read() is thrown, unless the program fails for another reason than
+// the closed output.
 void run_filter(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                 std::string_view input, const std::function<void(InputFile& output)>& read);
 

@@ -10,7 +10,8 @@ namespace ql {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{16} << 10;
-// JSON may escape one byte as six bytes, and even then two ends of this length fit kMostBytes.
+// A long text keeps a beginning and an end of this length. Both fit kMostBytes even if JSON escapes
+// every byte as six bytes.
 constexpr std::size_t kEndBytes = std::size_t{1} << 10;
 constexpr std::size_t kFirstNames = 8;
 
@@ -81,7 +82,7 @@ std::string shortened_words(const std::vector<std::string>& words) {
       kept.push_back(fmt::format("... {} more ...", with_thousands(more)));
       begin = end - 1;
     }
-    // This also keeps the option after the names, if there is one.
+    // Keeps the remaining names, and the option that follows them, if there is one.
     end = std::min(end + 1, words.size());
     kept.insert(kept.end(), quoted.begin() + static_cast<std::ptrdiff_t>(begin),
                 quoted.begin() + static_cast<std::ptrdiff_t>(end));

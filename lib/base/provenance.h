@@ -24,10 +24,10 @@ std::string invoked_tool();
 // Only run_tool calls this, with the arguments of the command line.
 void set_provenance(const std::string& tool, const std::vector<std::string>& arguments);
 
-// Quotes words for the shell and joins them with spaces. If the text takes more than 16 KiB, more
-// than ten consecutive names ("-" and words that do not begin with '-') are shortened to the first
-// eight, "... N more ..." and the last. The first name must stay, because it may be an option's
-// value.
+// Quotes words for the shell and joins them with spaces. If the text takes more than 16 KiB, long
+// runs of names ("-" and words that do not begin with '-') are shortened. A run of more than ten
+// names keeps the first eight, "... N more ..." and the last. Its first name may be the value of an
+// option.
 std::string shortened_words(const std::vector<std::string>& words);
 
 }  // namespace ql

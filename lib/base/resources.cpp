@@ -35,11 +35,12 @@ struct Hierarchy {
 struct Mount {
   std::vector<std::string> root;  // the group that is mounted
   fs::path folder;
-  std::vector<std::string> controllers;  // among the mount's other options; {""} for version 2
+  // The options of the mount, which include its controllers; {""} for control groups of version 2.
+  std::vector<std::string> controllers;
 };
 
-// Returns {"a", "b"} for "/a/b". The names "..", which lead out of a namespace, can only come
-// first.
+// Returns {"a", "b"} for "/a/b". Names ".." stay; they come first, in the path of a group outside
+// our namespace of control groups.
 std::vector<std::string> names_in(const std::string& path) {
   std::vector<std::string> names = split(path, '/');
   names.erase(std::remove(names.begin(), names.end(), ""), names.end());
@@ -105,8 +106,8 @@ bool has_this_process(const fs::path& group) {
   return false;
 }
 
-// Finds the group of this process. The group is at the path `rest` below one of the folders that
-// are `depth` levels below `folder`.
+// Returns the folder of this process's control group, or nothing if there is none. The path of this
+// folder is `folder`, `depth` unknown names, and `rest`.
 std::optional<fs::path> find_group(const fs::path& folder, std::ptrdiff_t depth,
                                    const std::vector<std::string>& rest) {
   if (depth == 0) {
@@ -127,15 +128,15 @@ std::optional<fs::path> folder_of(const std::vector<std::string>& group, const M
       std::mismatch(mount.root.begin(), mount.root.end(), group.begin(), group.end());
   const std::vector<std::string> rest(in_group, group.end());
   if (in_root == mount.root.end()) return joined(mount.folder, rest);
-  // The mount may begin above the root of our namespace. The groups between these two places have
-  // no names in the namespace, so they are searched.
+  // The mount may begin above the root of our namespace of control groups. mount.root then ends
+  // with ".." for each level in between. The names of these levels are unknown, so all are tried.
   const bool above =
       std::all_of(in_root, mount.root.end(), [](const std::string& name) { return name == ".."; });
   return above ? find_group(mount.folder, mount.root.end() - in_root, rest) : std::nullopt;
 }
 
-// Returns the folders of our group and of the groups above it. In a container the mount may not
-// have our group under the group's name. Then the mounted folder is the container's group.
+// Returns the folders of our control group and of the groups above it. In a container, it may be
+// that no mount has a path to our group. Then the mounted folder is the container's group.
 std::vector<fs::path> group_folders(const Hierarchy& hierarchy, const std::vector<Mount>& mounts) {
   std::optional<fs::path> top, bottom;
   for (const Mount& mount : mounts) {
@@ -165,9 +166,9 @@ std::vector<std::int64_t> numbers_in(const fs::path& path, std::vector<std::int6
   return numbers;
 }
 
-// Returns the bytes of cached files that a group and the groups below it hold in memory. In version
-// 1 the names of these sums begin with `prefix`, "total_". Names without the prefix count the group
-// alone.
+// Returns the bytes of cached files that a control group and the groups below it hold in memory.
+// The file `statistics` has these sums under names that begin with `prefix`: "total_" for control
+// groups of version 1, and "" for version 2.
 std::int64_t cached_files(const fs::path& statistics, const std::string& prefix) {
   std::ifstream file(statistics);
   std::int64_t sum = 0, value = 0;
@@ -190,7 +191,7 @@ void lower_cores(const std::vector<std::int64_t>& quota_and_period, ControlGroup
 
 void lower_memory(const fs::path& folder, const char* limit_name, const char* use_name,
                   const std::string& prefix, ControlGroupLimits& limits) {
-  // For "unlimited", version 1 writes the size of the largest number of pages, in bytes.
+  // Without a limit, control groups of version 1 state a number of bytes just below 2^63.
   constexpr std::int64_t kUnlimited = std::int64_t{1} << 62;
   const std::vector<std::int64_t> limit = numbers_in(folder / limit_name);
   if (limit.empty() || limit[0] < 0 || limit[0] >= kUnlimited) return;

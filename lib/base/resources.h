@@ -12,15 +12,15 @@ namespace ql {
 // set for this process, in both versions of Linux's control groups.
 
 struct ControlGroupLimits {
-  std::optional<double> cores;                // processor time, as a number of processors
+  std::optional<double> cores;                // quota of processor time in processors, such as 1.5
   std::optional<std::int64_t> unused_memory;  // bytes without swap; negative if over the limit
 };
 
-// Returns the smallest amounts that this process's groups, and all groups above them, leave to the
-// process. Groups that are not mounted are left out. A value is absent where no limit can be found.
-// A group's use includes the use of all groups below it, so the group with the lowest limit may not
-// be the one that leaves least. Cached files do not count as used memory, because a group gives up
-// its cache when necessary. `root` is the folder that has proc/ and the mount points.
+// Returns the smallest amounts that this process's control groups, and all groups above them, leave
+// to the process. Groups that are not mounted are left out. A value is absent where no limit can be
+// found. A group's use includes the use of all groups below it, so the group with the lowest limit
+// may not be the one that leaves least. Cached files do not count as used memory, because a group
+// gives up its cache when necessary. `root` is the folder that has proc/ and the mount points.
 ControlGroupLimits control_group_limits(const std::filesystem::path& root = "/");
 
 // Returns the number of physical cores that the process may use: those of its CPU affinity, at most

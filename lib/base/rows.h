@@ -18,8 +18,8 @@ namespace ql {
 class TableText {
  public:
   // `columns` has names separated by commas, or is "all" or "". With `terminal` the table is
-  // aligned, and "" chooses the columns that fit into kTerminalWidth, those in `first` before the
-  // others. Without `terminal`, "" chooses all columns.
+  // aligned, and "" chooses the columns that fit into kTerminalWidth. The columns in `first` are
+  // then chosen and printed before the others. Without `terminal`, "" chooses all columns.
   TableText(const std::string& columns, bool terminal, std::vector<std::string> first = {});
 
   // Throws UsageError for a chosen column that the row does not have. lines() calls this function

@@ -1,4 +1,5 @@
-// Reads data so that a signal can stop the reading, and writes data through a buffer with checks.
+// Reads data so that a signal can stop the reading. Writes data through a buffer, and throws when a
+// write fails.
 
 #include "base/stream.h"
 

@@ -34,9 +34,9 @@ enum class Among { kWords, kQuotes, kLines };
 
 // Escapes text so that unescaped() can restore it: a tab, line feed, carriage return or backslash
 // becomes \t, \n, \r or two backslashes, and each byte of invalid UTF-8 becomes \xNN. With kWords
-// and kQuotes the bytes of a character without ink become \xNN, too: whitespace (with kQuotes
-// except U+0020), controls, format characters, selectors, private and unassigned characters. The
-// result of kLines must never change, because vocabularies are written and hashed with it.
+// and kQuotes, each byte of a blank, invisible, private or unassigned character becomes \xNN, too.
+// kQuotes leaves U+0020 as it is. The result of kLines must never change, because vocabularies are
+// written and hashed with it.
 std::string escaped(std::string_view text, Among among = Among::kWords);
 // Returns the text escaped (Among::kQuotes) and enclosed in the single quotes that messages use.
 std::string in_quotes(std::string_view text);
@@ -98,8 +98,9 @@ void append_utf8(std::string& text, char32_t code_point);
 //
 //   constexpr auto names_of(Pool) { return std::array{"max", "mean"}; }
 
-// If the values have properties in addition to names, a table has a row for each value. A row is a
-// struct with a member `name`, and names_of() returns names_in(table).
+// If the values of an enumeration have more properties than names, a table has a row for each
+// value. A row is a struct with a member `name`, and the enumeration's names_of() returns
+// names_in(table).
 template <typename Row, std::size_t kCount>
 constexpr auto names_in(const std::array<Row, kCount>& table) {
   std::array<const char*, kCount> names{};

@@ -29,7 +29,7 @@ namespace ql {
 // was given by mistake, and is not read to its end.
 constexpr std::int64_t kLargestList = std::int64_t{256} << 20;
 
-// Throws Error unless `name` exists; `where` is the place in the list.
+// Throws Error unless the file `name` exists. `where` is its place in the list of --files-from.
 static void check_name(const std::string& name, const std::string& where) {
   struct stat status = {};
   if (::stat(name.c_str(), &status) == 0) return;
@@ -219,7 +219,7 @@ static void finish_standard_output() {
   const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
   if (!failed) return;
   if (errno != 0 && errno != EPIPE) throw SystemError("standard output", "write", errno);
-  // An earlier write failed and its errno is lost. A pipe still shows whether anybody reads it.
+  // If errno is 0, an earlier write failed. A pipe still shows whether anybody reads it.
   pollfd event = {STDOUT_FILENO, POLLOUT, 0};
   const bool nobody_reads = ::poll(&event, 1, 0) == 1 && (event.revents & POLLERR) != 0;
   if (errno == EPIPE || nobody_reads) throw BrokenPipe();

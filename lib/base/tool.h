@@ -52,8 +52,9 @@ Content content_of(const Options& options, Content expected);
 std::vector<Option> machine_options(const std::string& sharing, const Option& precision);
 
 // Returns the configuration that provenance states. --threads and --output-file are left out,
-// because they change only the speed and the output's name. `names` are those of input_names().
-// With --files-from provenance lists the names, shortened, because the command line does not.
+// because they change only the speed and the output's name. `names` are those of input_names(). If
+// a list gave these names (--files-from), they are in the configuration, shortened, because the
+// command line lacks them.
 Json configuration_of(const Options& options);
 Json configuration_of(const Options& options, const std::vector<std::string>& names);
 
@@ -63,9 +64,12 @@ const char* version();
 // Parses the command line, answers --help, --version and the hidden --man-options and
 // --bash-completion on stdout, and otherwise calls `body`. Returns the exit code. An exception ends
 // here as a message "TOOL: error: ..." on stderr, and gives the exit code:
-//   UsageError 2, Error and std::exception 1, std::bad_alloc 1 with advice;
-//   Interrupted 128 + signal, with a note in place of an error;
-//   BrokenPipe 128 + SIGPIPE and AlreadyReported its own exit code, both without a message.
+//   UsageError: 2
+//   Error, std::exception: 1
+//   std::bad_alloc: 1, with advice in the message
+//   Interrupted: 128 + signal, with a note in place of an error
+//   BrokenPipe: 128 + SIGPIPE, without a message
+//   AlreadyReported: the exit code that it holds, without a message
 // After `body` stdout is flushed and checked, so that a full disk after `> file` is an error, too.
 // make_table() is called here, so that a lack of memory is reported like other errors.
 int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv,
