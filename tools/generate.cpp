@@ -93,14 +93,16 @@ class Prompts : public shard::TokenSink {
   }
 
   bool by_document_;
-  bool open_;  // a line end at the end of a prompt is removed
+  bool open_;  // --open: a line end at the end of a prompt is removed
   std::optional<shard::TokenId> line_end_;
   generate::Generator& generator_;
   shard::TokenSink& stream_;
   std::optional<OutputStream>& table_file_;  // of --log-probabilities, if given
   TableText table_{"", false};
   bool has_prompt_ = false;
-  std::optional<shard::TokenId> last_;  // held back, because it may be the line end that is removed
+  // The latest token of the prompt. It waits here, because --open removes a line end at the end of
+  // a prompt.
+  std::optional<shard::TokenId> last_;
   std::int64_t prompt_ = 0;
 };
 

@@ -11,11 +11,11 @@
 // LibTorch may load, from handling SIGHUP. Throws Error when the program does not exist.
 std::filesystem::path libexec_program(const std::string& name);
 
-// Returns `text` itself when it contains a slash or is an existing path, except for a folder that
-// is not a checkpoint, such as RUN. Otherwise returns the preset with this name, which may end with
-// .json, in one of the folders of QL_PRESETS (separated by colons) or in the folder of the
-// installation. When no preset has the name, returns the path of such a folder. If there is none,
-// throws an Error that suggests a similar name or lists the folders.
+// Returns `text` itself when it contains a slash or is an existing path. Otherwise returns the
+// preset with this name, which may end with .json, in one of the folders of QL_PRESETS (separated
+// by colons) or in the folder of the installation. A preset takes precedence over a folder of the
+// same name that is not a checkpoint, such as RUN. When nothing is found, throws an Error that
+// suggests a similar name or lists the folders.
 std::filesystem::path preset_file(const std::string& text);
 
 // Returns the sorted names of all presets in the folders that preset_file() searches.

@@ -33,8 +33,8 @@ PackOptions pack_options(const Options& options) {
   return pack;
 }
 
-// Holds the vocabulary for ids whose input has none. It comes from the file of --vocab. Without
-// this file only its size, and perhaps its <eos>, are known.
+// Holds the vocabulary for ids whose input has none. `text` and `vocabulary` come from the file of
+// --vocab. Without --vocab, `info` has only the size of the vocabulary and perhaps its <eos>.
 struct GivenVocabulary {
   std::string text;
   std::optional<text::Vocabulary> vocabulary;
@@ -75,8 +75,8 @@ TokensDone shown_by(Progress& progress) {
   return [&progress](std::int64_t tokens) { progress.update(tokens); };
 }
 
-// Packs the ids that read(sink, done) sends. The input has no counts of the ids' text, so if a
-// vocabulary is given, the text is counted here.
+// Packs the ids that read(sink, done) sends. If a vocabulary is given, counts the bytes, words and
+// lines for which the ids stand, because the input has no such counts.
 void pack_ids(const Options& options, const GivenVocabulary& given, const char* title,
               std::int64_t total,
               const std::function<void(TokenSink& sink, const TokensDone& done)>& read) {

@@ -13,7 +13,7 @@ namespace ql::ctx {
 constexpr const char* kProgram = "qlctx-measure";
 
 // Returns a network that can run: if the vocabulary size is unknown, a small size is chosen. The
-// measured dependencies do not change with this size, because tokens and weights are random.
+// measured context lengths do not depend on this size.
 static net::Network runnable(net::Network network) {
   network.cutoffs_from_data = false;
   if (network.vocab_size == 0) {

@@ -15,7 +15,7 @@ namespace ql::ctx {
 
 namespace {
 
-// Sizes on the command line must include all of these options.
+// If the command line gives any size, it must give all of these.
 const std::vector<std::string> kNeededSizes{"d-model", "n-head", "d-head", "d-inner"};
 
 std::vector<std::int64_t> scales_from_options(const Options& options,
@@ -38,7 +38,7 @@ std::vector<std::int64_t> scales_from_options(const Options& options,
 }
 
 // Puts the sizes of size_options() into `network`. Returns false when none of these options was
-// given. Throws UsageError when only some were given, but not all of kNeededSizes.
+// given. Otherwise throws UsageError when an option of kNeededSizes is missing.
 bool read_sizes(const Options& options, net::Network& network) {
   const std::vector<Option> sizes = size_options();
   if (std::none_of(sizes.begin(), sizes.end(),

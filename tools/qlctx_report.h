@@ -46,7 +46,7 @@ std::vector<std::vector<std::int64_t>> measure(const Request& request);
 
 struct Row {
   net::Network network;
-  bool has_sizes = false;  // true: costs were counted
+  bool has_sizes = false;  // d_model etc. are known: costs are printed
   net::Geometry geometry;
   net::ContextLength context;
   std::string method;

@@ -137,7 +137,8 @@ class Drawing {
     }
   }
 
-  // Calls visit() with the first token of every state that this stage has in the cone.
+  // Calls visit() with the first token of each state of `stage` that the chosen output state
+  // depends on.
   template <typename Visit>
   void each_in_cone(std::size_t stage, const Visit& visit) const {
     for (std::size_t k = 0; k < cone_[stage].size(); ++k) {
@@ -404,7 +405,7 @@ class Drawing {
       text(at + 34, y, "", words);
       at += 54 + 6.2 * static_cast<double>(words.size());
     };
-    // The shapes of the legend have no classes, because they are not states.
+    // The shapes have no classes, because only states have the classes that draw_svg() documents.
     item(R"(<rect width="12" height="14" fill="#fff" stroke="#14497f"/>)"
          R"(<rect x="16" width="12" height="14" fill="#2f76b8" stroke="#14497f"/>)",
          "segment");
@@ -429,10 +430,11 @@ class Drawing {
   const std::vector<net::Stage>& stages_;
   std::int64_t segment_, reach_;
   net::Cone cone_;
-  std::vector<Interval> extents_;  // by stage: the cone's tokens
-  std::int64_t first_ = 0;         // the first token of the drawing
-  double token_ = 0;               // width of a token in pixels
-  std::vector<double> heights_;    // by stage: upper end of the row
+  // By row: the tokens of the states that the chosen output state depends on.
+  std::vector<Interval> extents_;
+  std::int64_t first_ = 0;       // the first token of the drawing
+  double token_ = 0;             // width of a token in pixels
+  std::vector<double> heights_;  // by row: the upper end, in pixels
   std::string out_;
 };
 

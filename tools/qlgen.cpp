@@ -55,7 +55,8 @@ std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std
   return std::move(encoded.ids);
 }
 
-// Writes every continuation as text. The prompt comes before each continuation, on a new line.
+// Writes the prompt and one continuation as one text, for every continuation. Each text begins on a
+// new line.
 class Texts : public shard::TokenSink {
  public:
   Texts(const text::Vocabulary& vocabulary, const std::vector<shard::TokenId>& prompt,
@@ -131,8 +132,8 @@ void go_on_with_text(const Options& options, const std::vector<std::string>& arg
   run_filter(libexec_program("qlgen"), arguments, stream, [&](InputFile& output) {
     shard::TokenStreamReader reader(output);
     Texts texts(vocabulary, prompt, out);
-    // When a stop is requested, the program in libexec ends its stream. This loop then reads the
-    // stream to its end.
+    // The program libexec/qlgen writes `output`. When a stop is requested, that program ends its
+    // stream, and this loop reads to the end.
     shard::TokenStreamReader::Block block;
     while (reader.next(block)) {
       send_tokens(block.ids.data(), block.ids.size(), block.document_starts, texts);

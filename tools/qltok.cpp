@@ -37,7 +37,7 @@ static std::string percent(std::int64_t part, std::int64_t total) {
       total == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(total));
 }
 
-// Warns of words <eos> in a text. The vocabulary has <eos> if `count` > 0.
+// Warns if a text has the word <eos> (`count` > 0). The vocabulary must then have <eos>.
 static void warn_of_reserved(std::int64_t count, const Vocabulary& vocabulary) {
   if (count == 0) return;
   const std::string eos(vocabulary.token(*vocabulary.eos()));
