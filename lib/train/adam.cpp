@@ -20,10 +20,9 @@ namespace {
 //   m = beta1 * m + (1 - beta1) * g        v = beta2 * v + (1 - beta2) * g^2
 //   weight -= rate * m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay * weight
 //
-// The decays of the moments are kept as 1 - beta, which has more digits: in float32, a beta of
-// 0.999999 keeps few digits of 1 - beta, and a beta of 0.99999999 is rounded to 1. (With this
-// second beta, a float32 moment still adds gradients, but its relative decay of less than 2^-24 is
-// lost in rounding.)
+// The struct keeps 1 - beta instead of beta, because rounding beta to float32 loses digits of
+// 1 - beta: a beta of 0.999999 keeps few of them, and a beta of 0.99999999 becomes 1. (With the
+// latter beta, a float32 moment m still does not decay, because m - 1e-8 * m is rounded to m.)
 template <typename Scalar>
 struct Update {
   Scalar one_minus_beta1, one_minus_beta2, gradient_scale, step_size, second_correction, epsilon;

@@ -80,8 +80,8 @@ class LossScale {
   void update(const at::Tensor& finite);
 
   bool adapts() const { return adapts_; }
-  // Returns float32 [2]: the factor, and a count of steps without overflow that restarts at
-  // kStepsToDouble.
+  // Returns float32 [2]: the factor, and a count of steps without overflow. The count becomes 0
+  // after an overflow, and when it reaches kStepsToDouble.
   const at::Tensor& state() const { return state_; }
 
  private:

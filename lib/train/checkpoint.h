@@ -15,15 +15,15 @@ namespace ql::train {
 // state.json, and vocabulary.json if the data has a vocabulary. ql-checkpoint(5) describes every
 // key. A folder is complete before it gets its name.
 
-// Returns the memory of all rows, for a checkpoint after `steps` steps. Throws Diverged if a
-// weight, moment or memory is not finite: such a checkpoint is useless. When the first of several
-// processes writes a checkpoint, the others have to call this, because the memory is gathered from
-// all of them.
+// Returns the network's memory for all rows of the batch, for a checkpoint after `steps` steps.
+// Throws Diverged if a weight, moment or memory is not finite: such a checkpoint is useless. When
+// the first of several processes writes a checkpoint, the others have to call this, because the
+// memory is gathered from all of them.
 nn::Memory finite_memory(const TrainedNetwork& trained, std::int64_t steps);
 
 // Holds the two files of a checkpoint that stay the same during a training run. Their texts are
-// made when the run begins, because model.json needs a JSON tree: the tree's destructor needs
-// memory, and ends the process if memory has run out.
+// made when the run begins, because model.json needs a JSON tree, whose destructor allocates RAM.
+// If RAM has run out, the destructor ends the process.
 struct CheckpointTexts {
   CheckpointTexts(const net::ModelFile& description);  // NOLINT(google-explicit-constructor)
   std::string model, vocabulary;  // texts of the two files; the second may be empty

@@ -93,8 +93,8 @@ struct TrainingConfig {
 // keys_of() lists the keys of "training", in file order. --resume may change a key with kMayChange.
 // Such a key controls only the remaining steps, their checkpoints, validations and log records, or
 // how the work is divided. --resume may change a key with kMayChangeByName only if the command line
-// names the key, because its new value rounds the remaining steps differently. qltrain(1) describes
-// each change.
+// names the key, because with a new value the results of the remaining steps are rounded
+// differently. qltrain(1) describes each change.
 
 inline constexpr Range kAboveZero(std::numeric_limits<double>::denorm_min(), Range::kInfinity,
                                   "above 0");

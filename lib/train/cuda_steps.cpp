@@ -36,8 +36,9 @@ void CudaSteps::enqueue(const std::function<void()>& upload, const Parts& parts,
   }
 }
 
-// Captures all parts before any of them runs, because work that another thread gives the device
-// could abort a capture. NCCL, for example, may give the device such work during a sum.
+// Captures all parts before any of them runs. After a part has run, enqueue() calls `between`,
+// which may start a sum over processes. A thread of NCCL may then give the device work, and work
+// from another thread could abort a capture.
 void CudaSteps::record(const Parts& parts) {
   stream_.synchronize();
   // The graphs allocate their own memory, so the memory that the first steps left in the cache is

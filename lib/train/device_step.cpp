@@ -247,8 +247,8 @@ void DeviceStep::update() {
   sound_.logical_and_(fails.logical_not());
 
   loss_scale_.update(finite_norm);
-  // This frees memory for the next step. With a group, sum() of a replayed step still reads
-  // gradient_.
+  // This frees memory for the next step. With a group, gradient_ has to stay: if a GPU replays
+  // compute(), nothing sets gradient_ again, but sum() still reads it in every step.
   if (group_ == nullptr) gradient_.reset();
 }
 

@@ -19,7 +19,7 @@ namespace ql::train {
 
 // Runs Adam (train/adam.h) with ATen's operations, on any device. All parameters are in one tensor,
 // so that an update takes few operations. step() does not wait for the device, so the host does not
-// know which updates were skipped. Therefore the device counts the updates that were not.
+// know which updates were skipped. Therefore the device counts the updates, without skipped ones.
 class DeviceAdam {
  public:
   // `parameters` are shared with the model. Throws std::invalid_argument unless all have the same
@@ -59,7 +59,7 @@ class DeviceAdam {
   at::Tensor decayed_;  // [elements]: 1 if weight decay acts, else 0; undefined without decay
   at::Tensor steps_;    // float64, no dimension
   bool fused_ = false;  // ATen's fused kernel runs the update
-  at::Tensor zeros_;    // at least as long as every parameter and padding
+  at::Tensor zeros_;    // enough zeros to replace any missing gradient, or to fill any padding
 };
 
 // DeviceStep is a training step as a fixed list of operations on a device. On a GPU, if

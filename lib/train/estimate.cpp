@@ -42,8 +42,9 @@ class LayerCount {
   }
 
  private:
-  // Counts the window's tensors. If the keys are states of a finer scale, these are in the
-  // run_layer() of nn/layers.cpp that takes `keys_values`; else they are in kernels/projection.cpp.
+  // Counts the tensors that a layer makes from its window. If the keys are states of a finer scale,
+  // run_layer() in nn/layers.cpp (the one that takes `keys_values`) makes them. Otherwise
+  // kernels/projection.cpp makes them.
   void count_window() {
     const bool has_memory = window_ > keys_;
     if (input_.keys_per_state > 1) {
@@ -55,11 +56,12 @@ class LayerCount {
       // This is the copy of the projection's weights that is multiplied by the norm's weights.
       memory_.shared += factor_ * 3 * d_heads_ * d_model_;
     } else {
-      // A window with a memory is also the next step's memory, so memory_bytes() counts it.
+      // If there is a memory, memory_bytes() counts the window, because the next step's memory is
+      // a view of it. So the window is not counted here.
       memory_.kept += ((has_memory ? 0 : kFloat) + rounded_) * window_ * d_model_;
     }
-    // If there is a memory, the segment's states are copied to be contiguous; else the window is
-    // contiguous.
+    // If there is a memory, the segment's states are copied to be contiguous. Without a memory they
+    // are the complete window, which is contiguous.
     if (has_memory) memory_.kept += factor_ * segment_ * d_model_;
   }
 
@@ -108,17 +110,17 @@ class LayerCount {
     memory_.released += kFloat * numbers;
   }
 
-  // Counts the gradients that the layer's backward pass holds at once: either those of the
-  // feed-forward layer's inner states, or those of queries, keys and values. Takes the larger of
-  // the two, with the gradients of the states around them. In bfloat16, a gradient that is an
-  // operand also has a rounded copy.
+  // Counts the gradients that the layer's backward pass holds at once. In the feed-forward layer
+  // they are the gradients of the inner states, in attention those of queries, keys and values.
+  // Each holds three more gradients of the segment's states. The larger of the two sums is taken.
+  // In bfloat16, a gradient that is an operand also has a rounded copy.
   void count_passing() {
     const std::int64_t forward = segment_ * (network_.d_inner + 3 * d_model_);
     const std::int64_t attention = (2 * window_ + 3 * keys_) * d_heads_ + segment_ * 3 * d_model_;
     memory_.passing = (kFloat + rounded_) * std::max(forward, attention);
     if (network_.pool == net::Pool::kMostUsed && input_.compressed_memory > 0) {
-      // Plain operations compute how much each key is used. They make scores by content, and scores
-      // by position, which they also pad and shift.
+      // attention_usage() computes how much each key is used. Four tensors are counted: scores by
+      // content, scores by position, their sum, and the probabilities.
       memory_.passing = std::max(memory_.passing, 4 * kFloat * network_.n_head * keys_ * window_);
     }
   }
@@ -132,10 +134,10 @@ class LayerCount {
   LayerMemory memory_;
 };
 
-// Returns the bytes of the softmax of `tokens` states. The clusters are computed one after the
-// other, so only the cluster that needs most counts. A cluster holds a block of logits and the
-// states of its rows. A tail (a cluster after the first) may have all targets, so it counts all
-// tokens.
+// Returns the bytes of the softmax of `tokens` states. Its clusters are computed one after the
+// other, so this is the maximum over the clusters. A cluster holds a block of logits and the states
+// of its rows. The targets of all tokens may be in one tail (a cluster after the first), so every
+// tail is counted with `tokens` rows.
 std::int64_t softmax_bytes(const net::Network& network, std::int64_t tokens, std::int64_t factor,
                            int threads) {
   const std::int64_t d_model = network.d_model;
@@ -164,13 +166,14 @@ struct PassMemory {
   // The autograd nodes of lib/kernels keep their `saved_data` until the graph is freed, after the
   // backward pass.
   std::int64_t kept = 0;
-  // Other nodes release their tensors once the backward pass has used them.
+  // Autograd nodes outside of lib/kernels release their tensors once the backward pass has used
+  // them.
   std::int64_t released = 0;
-  // The end of the forward pass needs these in addition: for the softmax, or for the states of all
-  // scales before their average.
+  // At its end the forward pass needs these bytes in addition to `kept` and `released`: those of
+  // the softmax or, if larger, of the states of all scales before their average.
   std::int64_t ending = 0;
-  // These are needed in addition by the backward pass of a layer, or by the forward pass of a layer
-  // that computes the usage of its keys. The layer that needs most counts.
+  // A layer needs these bytes in addition to `kept` and `released`: in its backward pass, or in its
+  // forward pass if it computes the usage of its keys. This is the maximum over all layers.
   std::int64_t passing = 0;
 };
 
@@ -235,19 +238,19 @@ VocabularyMemory vocabulary_memory(const net::Network& network) {
 // The first step loads this many bytes of LibTorch's code and tables, as measured.
 constexpr std::int64_t kLibraries = std::int64_t{48} << 20;
 
-// Returns the bytes that parallel passes hold in addition to the complete gradients of their
-// micro-batches. A pass holds most at one of two moments. When its backward pass begins, nothing is
-// released yet, but only the softmax's gradients exist. When its backward pass ends, all gradients
-// exist, and everything that the nodes of lib/kernels keep; the embedding's gradient is then added
-// to the softmax's gradient of the same table.
+// Returns the bytes of `running` accumulation steps that are computed in parallel, in addition to
+// the complete gradients of their micro-batches. This is the larger of two sums. When the backward
+// pass begins, nothing is released yet, and of all gradients only the softmax's exist. When the
+// backward pass ends, pass.kept and all gradients exist, and adding the embedding's gradient to the
+// softmax's gradient of the same table takes the bytes of two more tables.
 std::int64_t bytes_of_passes(const PassMemory& pass, const VocabularyMemory& vocabulary,
                              std::int64_t gradients, std::int64_t running) {
   const std::int64_t begin =
       pass.kept + pass.released + vocabulary.gradients + std::max(pass.ending, pass.passing);
   const std::int64_t end = pass.kept + gradients + std::max(pass.passing, 2 * vocabulary.table);
-  // In the allocator's arena, the embedding's gradient may take the memory of the softmax's
-  // exponentials, so that the next pass's exponentials do not fit there. A large gradient is mapped
-  // separately, and then the memory of the exponentials stays unused.
+  // These bytes are freed, but not used again. A small gradient of the embedding is placed where
+  // the softmax's exponentials were, so that later exponentials do not fit there. A large gradient
+  // is mapped separately, so the memory of the exponentials stays unused.
   const std::int64_t lost = std::min(vocabulary.table, pass.ending);
   return running * (std::max(begin, end) + lost - gradients);
 }
@@ -273,8 +276,8 @@ MemoryEstimate estimate_memory(const net::Network& network, const TrainingConfig
   estimate.parameters = 3 * weights;
   // The operands are rounded copies of the weights.
   if (config.precision == machine::Precision::kBfloat16) estimate.parameters += weights / 2;
-  // Each pass after a micro-batch's first one has its own gradients, until they are added to the
-  // micro-batch's gradients.
+  // A micro-batch may have several passes (accumulation steps). All except the first need gradients
+  // of their own, until these are added to the micro-batch's gradients.
   const std::int64_t own = slices.front().size() > 1 ? running : 0;
   estimate.gradients = (count + own) * weights;
   // A step that diverges returns to the old memories, so old and new memories exist at once.
@@ -315,7 +318,8 @@ std::int64_t choose_passes(const net::Network& network, TrainingConfig config, i
   };
   std::int64_t most = with_most_passes(config).passes;
   if (most == 1 || fits_with(1)) return 1;
-  // A second pass adds its own gradients. Beyond two passes, more passes need less memory.
+  // Two passes may need more memory than one, because the second has gradients of its own. From two
+  // passes on, more passes need less memory, so this is a binary search from 2.
   for (std::int64_t fewest = 2; fewest < most;) {
     const std::int64_t middle = fewest + (most - fewest) / 2;
     if (fits_with(middle)) {

@@ -19,9 +19,9 @@ struct MemoryEstimate {
   std::int64_t process = 0;      // already resident, and libraries that the first step loads
   std::int64_t data = 0;         // decoded frames of all rows
   std::int64_t parameters = 0;   // weights, Adam's two moments, bfloat16 copies
-  std::int64_t gradients = 0;    // of micro-batches and running passes
+  std::int64_t gradients = 0;    // of micro-batches, and of parallel accumulation steps
   std::int64_t memories = 0;     // memories of all rows, before and after a step
-  std::int64_t activations = 0;  // kept from forward to backward by passes that run in parallel
+  std::int64_t activations = 0;  // kept for the backward pass by parallel accumulation steps
   std::int64_t validation = 0;   // eval::chunk_bytes() of the validation data
   std::int64_t checkpoint = 0;   // a copy of the memories
   // Validations and checkpoints run between steps, so they reuse the memory of a step's gradients
@@ -32,9 +32,9 @@ struct MemoryEstimate {
   }
 };
 
-// Counts the tensors that lib/nn and lib/kernels make in a training run. Slices and passes of 0
-// count as 1. At most `threads` slices run in parallel. Throws ConfigError if the lengths of
-// training or validation do not fit.
+// Counts the tensors that lib/nn and lib/kernels make in a training run. If config.slices or
+// config.passes is 0, it counts as 1. At most `threads` slices (micro-batches) run in parallel.
+// Throws ConfigError if the network cannot have the lengths of training or validation.
 MemoryEstimate estimate_memory(const net::Network& network, const TrainingConfig& config,
                                int threads, const EstimatedData& data = {});
 
@@ -43,11 +43,13 @@ MemoryEstimate estimate_memory(const net::Network& network, const TrainingConfig
 bool fits(const net::Network& network, const TrainingConfig& config, int threads,
           std::int64_t frame_bytes, std::int64_t available);
 
-// Returns the configuration with one pass for every row of a slice.
+// Returns `config` with as many passes (accumulation steps) as the largest slice (micro-batch) has
+// rows.
 TrainingConfig with_most_passes(TrainingConfig config);
 
-// Returns the smallest number of passes for which fits() is true. If there is none, returns the
-// number of rows of the largest slice.
+// Returns the smallest number of passes (accumulation steps of a slice) with which the training run
+// fits() into `available` bytes. If there is none, returns the number of rows of the largest slice
+// (micro-batch).
 std::int64_t choose_passes(const net::Network& network, TrainingConfig config, int threads,
                            std::int64_t frame_bytes, std::int64_t available);
 

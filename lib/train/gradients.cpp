@@ -108,7 +108,7 @@ void Replicas::backward(std::size_t slice, const at::Tensor& loss, bool last_pas
   loss.backward();
   if (!last_pass) return;
   // A parameter may have a gradient from an earlier pass but none from the last pass, for example
-  // if the last pass has no targets in a cluster of the softmax. No hook has put this gradient.
+  // if the last pass has no targets in a cluster of the softmax. Then Hook has not called put().
   for (std::size_t index = 0; index < replica.is_put.size(); ++index) {
     if (replica.is_put[index] == 0 && replica.model.parameters()[index].tensor.grad().defined()) {
       replica.put(index);

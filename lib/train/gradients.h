@@ -25,8 +25,9 @@ namespace ql::train {
 // are faster. A slice that would need too much memory is divided into several passes (accumulation
 // steps).
 //
-// The sums of a step depend on the slices and passes, but not on the number of threads. A single
-// slice is the exception: its matrix products run on all threads.
+// The results of a step depend on the slices and passes. With several slices, they do not depend on
+// the number of threads. A single slice uses all threads for its matrix products, so its results
+// depend on their number.
 
 using machine::RowRange;
 
@@ -43,14 +44,14 @@ std::int64_t choose_slices(std::int64_t batch, std::int64_t segment, int threads
 
 // The functions below sum the gradients that the slices of a batch have in one step.
 
-// Gradients holds the gradient of every parameter, in the parameters' order. A slice's gradient is
-// undefined if the slice's loss does not depend on the parameter.
+// Gradients holds one gradient for each parameter, in the parameters' order. A gradient is
+// undefined if the loss does not depend on the parameter.
 using Gradients = std::vector<at::Tensor>;
 
-// Sets each parameter's grad() to the sum of the slices' gradients, added in the slices' order, and
-// returns the L2 norm over all parameters. This takes one pass over memory, and the sums have the
-// same order for any number of threads. For each parameter, the sum may overwrite the gradient of
-// the first slice that has one.
+// Sets each parameter's grad() to the sum of the gradients of all slices (micro-batches), added in
+// their order, and returns the L2 norm over all parameters. This reads the gradients once, and the
+// sums have the same order for any number of threads. For each parameter, the sum may overwrite the
+// gradient of the first slice that has one.
 double join_gradients(const std::vector<nn::NamedTensor>& parameters,
                       const std::vector<Gradients>& slices);
 
@@ -59,36 +60,37 @@ double join_gradients(const std::vector<nn::NamedTensor>& parameters,
 // parameter. Error messages and the log show the norms.
 std::vector<GroupNorm> group_norms(const std::vector<nn::NamedTensor>& parameters);
 
-// Sums gradients over slices and processes, bucket by bucket. A large gradient is a bucket by
-// itself; small gradients share buckets. The backward pass completes gradients from the last layer
-// to the first. While it continues, another thread sums complete buckets over the processes, in
-// place.
+// Sums gradients over the slices (micro-batches) of this process, and then over all processes. A
+// bucket is one large gradient, or several small ones that the processes send together. The
+// backward pass completes gradients from the last layer to the first. While it continues, another
+// thread sums complete buckets over the processes, in place.
 class GradientExchange {
  public:
-  // This process calls put() for `slices` slices and these parameters, which are all float32 on the
-  // CPU. A bucket has at least `bucket_bytes`, except for the last bucket. A gradient of at least
-  // that size is a bucket by itself.
+  // This process has `slices` slices. `parameters` are all float32 on the CPU. A gradient of at
+  // least `bucket_bytes` is sent by itself. Smaller ones are sent in buckets of at least this size,
+  // except for the last bucket.
   GradientExchange(machine::ProcessGroup& group, const std::vector<nn::NamedTensor>& parameters,
                    std::size_t slices, std::int64_t bucket_bytes = std::int64_t{128} << 10);
 
-  // Takes the complete gradient of a slice for a parameter, at most once per step, and may
-  // overwrite the tensor. Several threads may call this at once. Sums are taken in the order of
-  // slices and of processes.
+  // Takes the complete gradient of a slice (micro-batch) for a parameter, at most once per step,
+  // and may overwrite the tensor. Several threads may call this at once. The gradients of a
+  // parameter are added up in the slices' order, whatever the order of the calls.
   void put(std::size_t slice, std::size_t parameter, const at::Tensor& gradient);
 
-  // Ends the step and returns the sums. A gradient that no slice has put counts as zeros. All
-  // processes call this together (machine/process_group.h).
+  // Ends the step and returns every parameter's gradient, summed over slices (micro-batches) and
+  // processes. A gradient for which put() was not called counts as zeros. All processes call
+  // finish() together (machine/process_group.h).
   Gradients finish();
 
  private:
   struct BucketRange {
     std::vector<std::int64_t> shape;
     std::size_t bucket = 0;
-    std::vector<at::Tensor> of_slice;  // undefined: not put yet
+    std::vector<at::Tensor> of_slice;  // undefined before the slice's put()
   };
   struct Bucket {
     std::vector<std::size_t> parameters;
-    std::size_t missing = 0;  // gradients not put yet, over all parameters and slices
+    std::size_t missing = 0;  // calls of put() to come, for all parameters and slices
   };
 
   void add_bucket(std::vector<std::size_t> parameters);
@@ -119,9 +121,9 @@ class Replicas {
 
   const nn::ModelAtLengths& of(std::size_t slice) const;
 
-  // Runs the backward pass of a loss on the calling thread. The loss comes from the model that
-  // of(slice) returns. Gradients of a slice's passes add up. In the last pass each gradient goes to
-  // the exchange as soon as it is complete.
+  // Runs the backward pass on the calling thread, from a `loss` that the model of(slice) has
+  // computed. The gradients of a slice's passes (accumulation steps) add up. In the last pass,
+  // GradientExchange::put() gets each gradient as soon as it is complete.
   void backward(std::size_t slice, const at::Tensor& loss, bool last_pass);
   // Call this after a step.
   void drop_gradients();
@@ -141,7 +143,9 @@ nn::StepOptions step_options(const TrainingConfig& config, std::int64_t step,
 constexpr double kReconstructionWeight = 0.01;
 
 struct StepLoss {
-  at::Tensor loss;   // these rows' part of the mean over the batch's trained targets
+  // The sum of the losses of some rows, divided by the number of targets of the complete batch.
+  // Targets that half_loss leaves out count in neither.
+  at::Tensor loss;
   at::Tensor total;  // `loss` plus the weighted reconstruction loss; the backward pass starts here
 };
 

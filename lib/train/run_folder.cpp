@@ -236,8 +236,7 @@ static double number_of(const Json& value) {
 }
 
 // Returns the record as an event; empty if the record has none of the scalars. The event's time is
-// that of a run that began at `began` and never paused, so changes of the system's clock do not
-// affect the event.
+// `began` plus the seconds of training, so changes of the system's clock do not affect it.
 static std::string event_of(const JsonObject& record, double began) {
   std::vector<Scalar> scalars;
   for (const char* key : kScalars) {

@@ -54,8 +54,9 @@ class RunFolder {
 
 // Selects the checkpoints that are kept.
 struct Retention {
-  std::int64_t last = 1;   // RUN/last and the (last - 1) before it
-  std::int64_t every = 0;  // those after every multiple of this many steps, forever; 0: none
+  std::int64_t last = 1;  // the number of newest checkpoints to keep, including RUN/last
+  // A checkpoint after a multiple of `every` steps is kept forever; 0: none is.
+  std::int64_t every = 0;
 };
 
 // Returns RUN/step-00001000.
@@ -65,20 +66,21 @@ std::filesystem::path step_folder(const std::filesystem::path& run, std::int64_t
 // another version, or unreadable.
 std::optional<std::int64_t> step_of(const std::filesystem::path& checkpoint);
 
-// Lists the steps of the step folders in `run`, ascending; none if `run` does not exist.
+// Lists the steps of the folders step-... in `run`, ascending; none if `run` does not exist.
 std::vector<std::int64_t> kept_steps(const std::filesystem::path& run);
 
-// Lists all checkpoints. RUN/last is the first. The others, RUN/best and the step folders, follow
-// by descending number of steps.
+// Lists all checkpoints. RUN/last is the first. The others, RUN/best and the folders RUN/step-...,
+// follow by descending number of steps.
 std::vector<std::filesystem::path> newest_checkpoints(const std::filesystem::path& run);
 
 // Renames RUN/last to RUN/last.damaged, or last.damaged-2 and so on, so that the next RUN/last does
 // not replace the damaged one. Returns the new name. Throws SystemError.
 std::filesystem::path set_last_aside(const std::filesystem::path& run);
 
-// Call this when RUN/last has been written after step `step`. Gives this checkpoint a step folder
-// if it is to be kept, and removes step folders that are no longer kept. Checkpoints of more steps,
-// which an earlier attempt of this training run wrote, are not touched. Throws SystemError.
+// Call this when RUN/last has been written after step `step`. Gives this checkpoint a folder
+// RUN/step-... if it is to be kept, and removes such folders that are no longer kept. Folders of
+// steps after `step`, which an earlier attempt of this training run wrote, are not touched. Throws
+// SystemError.
 void retain(const std::filesystem::path& run, std::int64_t step, const Retention& retention);
 
 // The reports of a training run are RUN/log.jsonl, its event file and the progress line.
@@ -90,9 +92,10 @@ class RunLog {
   // Opens the log for appending. First removes an unfinished last line and the records that are
   // newer than the checkpoint from which a resume or rollback continues. These are "train" records
   // after `step`, "validation" records after `validation_step`, and "divergence" records after the
-  // first `divergences`. "resume" records are removed from `step` on, because no checkpoint
-  // followed them. A new run has step 0. The event file is written again from the remaining lines.
-  // `elapsed`, the seconds of training so far, sets the clock of the event file.
+  // first `divergences`. A "resume" record of `step` or later is removed, because a resume logs it
+  // after it has read its checkpoint. A new run has step 0. The event file is written again from
+  // the remaining lines. `elapsed`, the seconds of training so far, sets the clock of the event
+  // file.
   RunLog(const std::filesystem::path& path, std::int64_t step, std::int64_t validation_step,
          double elapsed = 0, std::int64_t divergences = 0);
 
@@ -103,7 +106,8 @@ class RunLog {
   void sync();
 
  private:
-  double began_;  // when the run would have begun without pauses, in seconds since 1970
+  // An event's time, in seconds since 1970, is began_ plus the seconds of training before it.
+  double began_;
   std::optional<AppendFile> lines_, events_;
 };
 

@@ -47,7 +47,8 @@ struct Divergence {
 // finite (Divergence::tensor), or a device found a jump of the loss (train/device_step.h).
 class Diverged : public Error {
  public:
-  // `tried` is the response that the run has used so far. It selects the advice in the message.
+  // `tried` is the run's setting of `divergence`. The advice in the message proposes a rollback
+  // only if `tried` is kStop.
   explicit Diverged(Divergence found, OnDivergence tried = OnDivergence::kStop);
   const Divergence& found() const { return found_; }
 

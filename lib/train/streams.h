@@ -41,10 +41,11 @@ class Streams {
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   // From now on step `step` reads segment `cursor`, step `step` + 1 the next segment, and so on.
   void set_cursor(std::int64_t step, std::int64_t cursor);
-  // Converts a cursor of the same data in `batch` parts to a cursor of this object's parts. The
-  // result is at the same fraction of the same epoch, rounded down to a segment. These parts begin
-  // elsewhere, so up to a quarter of the data is read twice in this epoch, and as much is not read.
-  // The caller starts with empty memories, because the old memories are of other text.
+  // Converts a `cursor` for the same data in `batch` parts to a cursor for this object's parts. The
+  // result is at the same fraction of the same epoch, rounded down to a segment. In the middle of
+  // an epoch, the first half of every old part was read, and the second half of every new part
+  // follows. These overlap in about a quarter of the data, which is read twice; as much is not
+  // read. The caller starts with empty memories, because the old memories are of other text.
   std::int64_t cursor_from(std::int64_t batch, std::int64_t cursor) const;
 
   std::int64_t epoch(std::int64_t step) const { return (step + ahead_of_step_) / steps_per_epoch_; }
@@ -76,7 +77,7 @@ class Streams {
 
   std::int64_t batch_, segment_, row_tokens_, steps_per_epoch_ = 0;
   machine::RowRange own_;
-  std::int64_t ahead_of_step_ = 0;  // cursor minus step
+  std::int64_t ahead_of_step_ = 0;  // (segment that a step reads) - (number of the step)
   std::future<Ids> ahead_;          // ids of step next_; until ready, the thread owns the reader
   std::int64_t next_ = -1;
   std::unique_ptr<WorkerThreads> thread_;  // null: the system granted none

@@ -93,8 +93,9 @@ void TrainingRun::run_steps() {
     }
     train_step();
     const bool log_due = state_.step % task_.config.log_interval == 0;
-    // Only one process draws the progress line. But all processes have to read a GPU's losses at
-    // the same steps, or each process would look for a jump in a different mean.
+    // On GPUs, finish_steps() looks for a jump in the mean loss since its last call. All processes
+    // of a group have to look at the same mean. So the progress line, which only one process draws,
+    // then calls finish_steps() only when a log record is due.
     if (log_due || task_.group == nullptr || task_.compute.device.is_cpu()) {
       line_.show(progress(), [this] {
         finish_steps();
@@ -280,7 +281,8 @@ void TrainingRun::save(const std::filesystem::path& folder) {
     log_->sync();
     write_checkpoint(folder, texts_, *trained_, state_);
   } else {
-    finite_memory(*trained_, state_.step);  // all processes have to take part in gathering the rows
+    // finite_memory() gathers the memory's rows from all processes, so each of them has to call it.
+    finite_memory(*trained_, state_.step);
   }
   // No process relies on the checkpoint, or exits, before it is complete.
   if (task_.group != nullptr) task_.group->from_first(std::int64_t{0});
@@ -395,10 +397,11 @@ void TrainingRun::roll_back(std::int64_t cursor) {
 }
 
 // Continues with segment `cursor`, although the memory ends where segment state_.cursor begins.
-// Sets states of the memory to zeros at once if they belong to another epoch than segment `cursor`
-// or, with reset_memory_at_documents, to another document. Later steps would not do this in time,
-// because they count the tokens of a document in the data, and so count the skipped segments, too.
-// The states are zeros by then, so checkpoints need not record the skip.
+// Sets states of the memory to zeros if they belong to another epoch than segment `cursor` or, with
+// reset_memory_at_documents, to another document. Later steps would take some of these states for
+// states of the document that they read: they compute with the number of the document's tokens in
+// the data, which includes the skipped tokens. Because the states are already zeros, checkpoints
+// need not record the skip.
 void TrainingRun::leave_out_until(std::int64_t cursor) {
   const std::int64_t left_out = (cursor - state_.cursor) * streams_.segment();
   const std::int64_t epoch = streams_.epoch(state_.step);

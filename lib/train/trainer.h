@@ -64,8 +64,8 @@ TrainingState train(const TrainingTask& task, shard::MultiReader& data,
 // These check that network, data and checkpoint fit together (train/compatible.cpp).
 
 // Returns `network` with vocab_size from the data, and also with cutoffs from the data if they are
-// "auto". Throws Error if `network` (of the preset `where`) has another vocab_size or does not fit
-// the data's vocab_size.
+// "auto". Throws Error if `network` (of the preset `where`) has a vocab_size that differs from the
+// data's and is not 0, or if its other keys conflict with the data's vocab_size.
 net::Network with_vocabulary(const net::Network& network, const std::string& where,
                              shard::MultiReader& data);
 
@@ -154,7 +154,7 @@ class TrainingRun {
   std::filesystem::path resumed_;  // the checkpoint to continue from; empty: there is none
   Json changed_ = Json::object();  // the settings that this resume has changed
   std::int64_t resumed_step_ = 0;
-  const TrainingTask task_;  // with chosen slices and passes
+  const TrainingTask task_;  // `slices` and `passes` of its config are those of with_slices()
   MemoryEstimate memory_;    // estimated before any of it is allocated
   net::ModelFile description_;
   CheckpointTexts texts_;  // of description_
@@ -163,8 +163,9 @@ class TrainingRun {
   std::optional<RunLog> log_;
   Progress line_;
   bool unsaved_ = false;  // RUN/last is older than state_
-  // A rollback returns to this checkpoint. It is the one that state_ was last saved to, or restored
-  // from with the same batch. Empty: there is none yet.
+  // A rollback returns to this checkpoint, the last one that this run wrote. Before the first one
+  // it is the checkpoint that the run resumed from, if the number of rows has not changed. Empty:
+  // there is none yet.
   std::filesystem::path newest_;
 
   Stopwatch watch_;

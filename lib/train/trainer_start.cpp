@@ -1,5 +1,5 @@
-// Prepares a training run: checks the task, chooses slices and passes, and makes or restores the
-// weights.
+// Prepares a training run: checks the task, chooses micro-batches and accumulation steps, and makes
+// or restores the weights.
 
 #include <ATen/Parallel.h>
 #include <fmt/ranges.h>
@@ -174,9 +174,10 @@ static void warn_of_memory(const net::Network& network, TrainingConfig config, i
             : "use a smaller batch, shorter lengths or a smaller network");
 }
 
-// Fills in the slices and passes that the task's configuration leaves open (0). A resume takes the
-// slices and passes of its checkpoint, so that the order of sums does not change. Otherwise this
-// process chooses them for its machine. In a group, all processes take those of the first process.
+// Sets the numbers of slices (micro-batches) and passes (accumulation steps of each) if the task's
+// configuration leaves them open (0). A resume takes the numbers of its checkpoint, so that
+// gradients are added up in the same order as before. Otherwise this process chooses the numbers
+// for its machine. In a group, all processes take the numbers of the first process.
 static TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
                                 const EstimatedData& data) {
   // A GPU computes all rows at once.
@@ -197,11 +198,13 @@ static TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
   if (config.slices == 0) {
     config.slices = choose_slices(config.batch, task.network.lengths.segment, threads);
     if (task.group != nullptr) {
-      // With two slices, one and two threads sum in the same order. Several processes sum in
-      // another order anyway, so they take one slice per thread: larger matrix products are faster.
+      // choose_slices() gives two slices to one thread, so that one thread adds up gradients in the
+      // same order as two. Several processes use another order anyway. So one thread takes one
+      // slice here: its matrix products are larger, and faster.
       config.slices = std::min<std::int64_t>(config.slices, threads);
     }
-    // More passes need less memory for activations. Only fewer slices need less for gradients.
+    // Each slice has gradients of its own. So fewer slices are used if the run does not fit into
+    // memory even with the most passes.
     while (config.slices > 2 &&
            !fits(task.network, with_most_passes(config), threads, data.frame_bytes, available)) {
       config.slices /= 2;
@@ -275,7 +278,7 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
       trained_(make_trained_network(task.network, task_.config, task.compute, task.group)),
       line_("training", "steps", task.config.steps) {
   if (task.group != nullptr) {
-    // The exchange between processes is counted like the gradients of one more slice.
+    // The exchange between processes counts as one more gradient of every parameter.
     memory_.gradients += trained_->model().parameter_count() * std::int64_t{sizeof(float)};
   }
   state_.data = identity_of(data);
@@ -283,8 +286,9 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
 }
 
 void TrainingRun::start() {
-  // A training run that was killed before its first RUN/last may have a RUN/best. RUN/best is also
-  // a complete checkpoint, and must not be removed.
+  // begin() removes all checkpoints in RUN. A run that was killed before its first RUN/last may
+  // have left RUN/best, a complete checkpoint. So resumed_ decides, and not whether RUN/last
+  // exists.
   if (resumed_.empty()) {
     begin();
   } else {
@@ -321,7 +325,7 @@ void TrainingRun::resume() {
   for (const auto& change : changed_.items()) {
     log_info("{} was {} and is now {}", change.key(), change.value()["before"].dump(),
              change.value()["after"].dump());
-    state_.divergences.recent.clear();  // the change may prevent further divergences
+    state_.divergences.recent.clear();  // only divergences with the new settings count from now on
   }
   resumed_step_ = state_.step;
   if (!same_rows) {

@@ -45,10 +45,10 @@ class TrainedNetwork {
   virtual ~TrainedNetwork() = default;
 
   // Runs step number `step` (from 0) of the training run: forward, backward, clip, update. At the
-  // start of an epoch the memory is zeros. Returns the losses of all steps that have become known;
-  // there may be none. Throws Diverged if loss or gradient of a step is not finite, or if the loss
-  // is above largest_loss(). The weights are then those before the step, except in the cases that
-  // train/device_step.h describes.
+  // start of an epoch the memory is zeros. Returns the losses that have become known since the last
+  // call; there may be none. Throws Diverged if loss or gradient of a step is not finite, or if the
+  // loss is above largest_loss(). The weights are then those before the step, except in the cases
+  // that train/device_step.h describes.
   virtual StepResult step(Streams& streams, std::int64_t step, double learning_rate) = 0;
   // Waits for all steps and returns the losses that step() has not returned. Throws as step() does.
   // Call it before any other function that reads the network.
@@ -93,7 +93,7 @@ std::unique_ptr<TrainedNetwork> make_trained_network(const net::Network& network
 class CpuTrainer : public TrainedNetwork {
  public:
   // `network` must have its vocab_size. The weights are initialised with the configuration's seed;
-  // the memory starts as zeros. Slices and passes of 0 count as 1.
+  // the memory starts as zeros. If config.slices or config.passes is 0, it counts as 1.
   //
   // With a `group`, which must outlive this object, the processes share the rows of the batch: they
   // call step() and memory() together (machine/process_group.h), and all get the same result. The
@@ -114,12 +114,13 @@ class CpuTrainer : public TrainedNetwork {
   void set_updates(std::int64_t updates) override { adam_.set_steps(updates); }
 
  private:
-  // Holds the results of one slice in a step.
+  // Holds the results of one slice (micro-batch) in a step.
   struct SliceResult {
-    double loss = 0;  // the slice's part of the mean over the trained targets
+    double loss = 0;  // the sum of StepLoss::loss (train/gradients.h) over the slice's passes
     Gradients gradients;
   };
-  // Holds what several processes need to exchange the slices' gradients.
+  // With several processes, holds one model for each slice (micro-batch), and the sums of gradients
+  // over slices and processes.
   struct Shared {
     Shared(machine::ProcessGroup& group, const nn::Model& model, std::size_t slices)
         : exchange(group, model.parameters(), slices), replicas(model, slices, exchange) {}
@@ -133,10 +134,11 @@ class CpuTrainer : public TrainedNetwork {
 
   nn::ModelAtLengths at_lengths_;
   Adam adam_;
-  machine::RowRange rows_;     // the rows of the batch that this process computes
-  std::vector<Slice> slices_;  // parts of rows_; their row 0 is row rows_.first of the batch
+  machine::RowRange rows_;  // the rows of the batch that this process computes
+  // These are parts of rows_ (train/gradients.h). Their rows are counted from rows_.first.
+  std::vector<Slice> slices_;
   std::unique_ptr<Shared> shared_;
-  std::vector<std::vector<nn::Memory>> memories_;  // of every slice and pass
+  std::vector<std::vector<nn::Memory>> memories_;  // [s][p] is of the rows slices_[s][p]
 };
 
 }  // namespace ql::train
