@@ -43,10 +43,10 @@ struct DecodeOptions {
 };
 
 // Decodes a stream. The sink gets the text in parts of at most about 64 KiB, so memory does not
-// grow. For all types, an <eos> that ends a line becomes a line feed. For words, the text has
-// spaces as the line style requires, and a line feed where a document or the text ends inside a
-// line. For other types, <unk> becomes U+FFFD, and the spaces that encoding adds are removed.
-// Encoding adds them before each line for a SentencePiece model, and before each document for
+// grow. An <eos> that ends a line becomes a line feed. For words, a space separates two words, and
+// with LineStyle::kPadded spaces also begin and end the line. If a document of words ends inside a
+// line, a line feed follows. For other types, <unk> becomes U+FFFD, and the spaces that encoding
+// adds are removed: before each line for a SentencePiece model, and before each document for
 // imported pieces.
 class Decoder : public shard::TokenSink {
  public:
@@ -69,8 +69,8 @@ class Decoder : public shard::TokenSink {
   const Vocabulary& vocabulary_;
   DecodeOptions options_;
   Sink sink_;
-  // Holds the text of each token, by id. The vector is empty for words, because the vocabulary has
-  // their text.
+  // Holds the text of each token, by id. If the type of the vocabulary is word, the vector stays
+  // empty, because each token is its own text.
   std::vector<std::string> texts_;
   std::string text_;
   LeadingBlanks leading_blanks_;
@@ -79,7 +79,8 @@ class Decoder : public shard::TokenSink {
   // removed only while line_empty_ is true.
   bool feed_ends_line_, eos_ends_line_;
   bool line_empty_ = true;  // the line or document has no text yet
-  bool line_open_ = false;  // kDouble: the line has begun, so the next <eos> ends it
+  // Only EosRule::kDouble reads this. The next <eos> ends a line if true, and begins one if false.
+  bool line_open_ = false;
 };
 
 }  // namespace ql::text

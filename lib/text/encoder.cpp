@@ -225,8 +225,9 @@ class PieceEncoder : public LineEncoder {
 TokenId Unknowns::replace(std::string_view text) {
   const bool allowed = rule_ == UnknownRule::kUnk;
   if (!allowed || !vocabulary_.unk()) {
-    // The word <eos> is a token, but text never becomes this token. SentencePiece does not state
-    // which text became <unk>, so the message shows the beginning of the text that was encoded.
+    // The token <eos> stands for line ends only. If the text contains <eos> as a word, the message
+    // says why this word is unknown. For type sentencepiece the message shows the beginning of the
+    // encoded text, because the library does not state which part became <unk>.
     const bool is_eos = vocabulary_.type() == TokenType::kWord && vocabulary_.eos() &&
                         text == vocabulary_.token(*vocabulary_.eos());
     const char* fault = vocabulary_.type() == TokenType::kSentencePiece ? "has text" : "is";
@@ -307,7 +308,8 @@ void Encoder::encode_lines(const TextBlock& block, std::string_view text,
   ids.reserve(text.size() / kBytesPerToken);
   Unknowns unknowns(vocabulary_, options_.unknown);
   TextPlace place = block.place;
-  // `begins` is true when the next line is the first one of a document or of all files.
+  // `begins` is true if the next line is the first line of a document, or the first line of the
+  // complete input.
   bool begins = place.starts_file && options_.documents.at_files();
   if (begins) encoded.document_starts.push_back(0);
   begins = begins || !place.lines_before.any;

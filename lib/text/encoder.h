@@ -16,7 +16,8 @@
 
 namespace ql::text {
 
-// Invalid UTF-8 is refused or replaced before text is split into tokens other than bytes.
+// Invalid UTF-8 is refused or replaced before text is split into tokens. If the tokens are bytes,
+// invalid UTF-8 stays.
 
 enum class InvalidText {
   kError,    // throws FormatError with file, line and byte offset
@@ -57,8 +58,8 @@ class Unknowns {
   // Returns the id of <unk> for `text`. Throws Error under UnknownRule::kError, and when the
   // vocabulary has no <unk>. The error names file, line and text.
   TokenId replace(std::string_view text);
-  // Does the same for a word of the text that is spelled like the vocabulary's <eos>: only line
-  // ends may become <eos>.
+  // Calls replace() for a word that is spelled like the vocabulary's <eos>, because only line ends
+  // may become <eos>. Counts the word in reserved().
   TokenId replace_reserved(std::string_view text);
 
   std::int64_t count() const { return count_; }        // all strings that were replaced
@@ -98,7 +99,7 @@ std::unique_ptr<const LineEncoder> make_line_encoder(const Vocabulary& vocabular
 
 // EosRule names the places of a text that become <eos>.
 enum class EosRule {
-  kNone,    // none: line ends are characters (for words, whitespace)
+  kNone,    // none: for type word a line end is whitespace, for other types a character
   kLine,    // the end of each line
   kDouble,  // the beginning and the end of each line, as for One Billion Word
 };

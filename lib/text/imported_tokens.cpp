@@ -12,8 +12,9 @@ namespace {
 // GPT-2's alphabet writes a space, byte 0x20, as U+0120.
 constexpr std::string_view kByteLevelBlank = "\xC4\xA0";
 
-// An id must be below this plus twice the number of tokens. Files have at most a few hundred gaps,
-// the ids of reserved or removed tokens, but even a small file may have large ids.
+// An id must be less than kMostGaps plus twice the number of tokens. In a large file only a few
+// hundred ids have no token, so twice the number suffices. A small file may have large ids, for
+// which kMostGaps is added.
 constexpr std::size_t kMostGaps = std::size_t{1} << 16;
 
 // Maps GPT-2's code points to bytes: a visible character of Latin-1 stands for its own byte, and
@@ -28,8 +29,8 @@ std::unordered_map<char32_t, char> byte_level_alphabet() {
   return alphabet;
 }
 
-// Returns true for special tokens such as <|endoftext|> and [MASK], which are plain text in every
-// Spelling.
+// Returns true for a special token such as <|endoftext|> or [MASK]. Its characters stand for
+// themselves, even if the list writes other tokens in GPT-2's alphabet.
 bool is_bracketed(const std::string& token) {
   return (token.front() == '<' && token.back() == '>') ||
          (token.front() == '[' && token.back() == ']');
@@ -152,11 +153,11 @@ constexpr const char* kListRemedy =
     "--type piece";
 
 // Applies the decoders of a tokenizer.json to single tokens: finds the text of each token, and the
-// spaces that are removed where a document begins. In the Hugging Face library each decoder turns a
-// list of tokens into another list, and the strings of the last list are joined. A decoder that
-// looks at one token at a time can therefore be applied when the vocabulary is read. After
-// ByteFallback, Fuse or ByteLevel an element of the list may span several tokens. From then on only
-// Fuse and, in State::kText, Strip are accepted.
+// spaces that are removed where a document begins. The Hugging Face library passes a list of
+// strings, at first the tokens, through all decoders, and joins the last strings. If a decoder
+// looks at one token at a time, it can be applied to each token of the vocabulary in advance. After
+// ByteFallback, Fuse or ByteLevel, a string may span several tokens. Then only two decoders are
+// accepted: Fuse, which joins all strings, and Strip on the text that Fuse or ByteLevel has joined.
 class TokenDecoder {
  public:
   explicit TokenDecoder(const JsonObject& file) : where_(file.where() + ": decoder") {
@@ -184,10 +185,11 @@ class TokenDecoder {
   LeadingBlanks leading_blanks() const { return leading_blanks_; }
 
  private:
+  // State says what one string in the Hugging Face library's list spans after the decoders so far.
   enum class State {
-    kTokens,  // an element of the library's list is a token
-    kRuns,    // an element is a token or several adjacent bytes
-    kText,    // the complete text is one element
+    kTokens,  // a token
+    kRuns,    // a token, or several adjacent bytes
+    kText,    // the complete text
   };
 
   void add(const Json& json) {
@@ -200,8 +202,9 @@ class TokenDecoder {
         type != "ByteLevel") {
       refuse_type(type);
     }
-    // Where an earlier decoder removes the leading space, the library applies this decoder to text
-    // without the space. Decoding here removes the space last, so this decoder would still see it.
+    // If an earlier decoder removes the leading space, the Hugging Face library gives the decoder
+    // `type` text without this space. Here the decoder `type` would still see the space, because
+    // leading_blanks_ takes effect after all decoders.
     const bool text_follows = leading_blanks_ != LeadingBlanks::kNone && type != "ByteFallback";
     if (state_ != State::kTokens || text_follows) {
       refuse(type + " follows decoders that join or strip text, which is not supported");

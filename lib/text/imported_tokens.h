@@ -70,7 +70,8 @@ class Speller {
  public:
   // `where` is the file's name in messages.
   explicit Speller(std::string where) : where_(std::move(where)) {}
-  // Throws FormatError when all spellings of these bytes are used up: n bytes have at most n + 1.
+  // Returns the bytes with the first k of them as \xNN, for the smallest k that gives a new
+  // spelling. Throws FormatError when every k, from 0 to the number of bytes, has been used.
   std::string spell(const std::string& bytes);
 
  private:
@@ -89,9 +90,7 @@ bool is_tokenizer_json(const Json& json);
 VocabularyContent read_tokenizer_json(const Json& json, const std::string& where,
                                       std::vector<std::string>& names, std::optional<TokenId>& unk);
 
-// The next functions read token lists of other programs. read_token_list() recognizes a list whose
-// tokens have ids or scores. A plain list, which has one token per line and at most a count after
-// it, is not recognized.
+// The next functions read token lists of other programs.
 
 struct TokenList {
   std::string kind;                    // for messages, such as "a tiktoken list"
@@ -102,9 +101,10 @@ struct TokenList {
   std::string note;                    // a message for the user, or ""
 };
 
-// Returns nothing for a plain list. `type` is the type that the user asks for, if any. Throws
-// FormatError at `where` for a damaged list. Throws it also for other kinds of files, such as merge
-// lists, vectors and tables, and then states what to give instead.
+// Reads a list whose tokens have ids or scores. Returns nothing for a plain list, which has one
+// token per line and at most a count after it. `type` is the type that the user asks for, if any.
+// Throws FormatError at `where` for a damaged list. Throws it also for other kinds of files, such
+// as merge lists, vectors and tables, and then states what to give instead.
 std::optional<TokenList> read_token_list(std::string_view text, std::optional<TokenType> type,
                                          const std::string& where);
 
@@ -113,7 +113,8 @@ std::optional<TokenList> read_token_list(std::string_view text, std::optional<To
 TokenList read_json_tokens(const Json& json, const std::string& where);
 
 // Throws FormatError for tokens that are parts of words, marked by ## or </w>: decoded text would
-// contain the marks, and wrong spaces. `counted` means that the list has counts, for the remedy.
+// contain the marks, and wrong spaces. If `counted` is true, the list has counts, and the error
+// message advises how to remove them.
 void refuse_joined(const std::vector<std::string>& tokens, bool counted, const std::string& where);
 
 // Returns true for a list that fairseq wrote. It is recognized by the name of the file (dict.txt or

@@ -1,5 +1,5 @@
-// Calls the SentencePiece library: checks the rules of a model before the library uses them, and
-// prepares text for training.
+// Calls the SentencePiece library: checks a model's normalization rules before the library uses
+// them, and prepares text for training.
 
 #include "text/sentencepiece.h"
 
@@ -66,7 +66,7 @@ bool for_each_field(std::string_view rest, const Use& use) {
       case 5:
         take(4);
         break;
-      default:  // a group, which is obsolete, or an undefined type
+      default:  // protobuf's types 3 and 4 are obsolete, 6 and 7 are undefined
         return false;
     }
     if (broken || key > UINT32_MAX) return false;
@@ -84,12 +84,13 @@ constexpr std::uint64_t kPrecompiledCharsmap = 2, kAddDummyPrefix = 3, kRemoveEx
 // layout of the library darts-clone, whose search does not check that it stays inside the array.
 class TrieWalk {
  public:
-  // In the charsmap, `texts` bytes of replacement strings follow the trie.
+  // `texts` is the size in bytes of the replacement strings that follow the trie in the model.
   TrieWalk(std::string_view trie, std::size_t texts)
       : trie_(trie), texts_(texts), most_below_(trie.size() / sizeof(std::uint32_t), kUnknown) {}
 
-  // Returns true when no text can lead the library's search outside of the trie, to a replacement
-  // outside of the strings, or to more replacements than the library has room for.
+  // Returns true when the library's search is safe for every text: it stays inside the trie, finds
+  // only replacement strings that begin in the `texts` bytes, and finds at most kMostReplacements
+  // at one position of the text.
   bool stays_inside() {
     return !most_below_.empty() && most_below(unit(0).offset(), 0) <= kMostReplacements;
   }
@@ -115,8 +116,9 @@ class TrieWalk {
     return {load_little_endian<std::uint32_t>(trie_.data() + index * sizeof(std::uint32_t))};
   }
 
-  // Returns the largest number of replacements on a path from `node`, or kRefused. For each byte,
-  // `node` has a unit at index node ^ byte.
+  // Returns the largest number of replacements that a search from `node` can find, or kRefused if
+  // the library must not use the trie. For each byte, the search reads the unit (32 bits) at index
+  // node ^ byte.
   int most_below(std::size_t node, int depth) {
     if (depth > kLongestKey || (node | (kBytes - 1)) >= most_below_.size()) return kRefused;
     if (most_below_[node] != kUnknown) return most_below_[node];
@@ -138,11 +140,12 @@ class TrieWalk {
   std::vector<int> most_below_;  // by node
 };
 
-// Returns true when the rules lead only to replacement strings inside the charsmap. Each string
-// must end with a zero byte and have at most kLongestText bytes before it.
+// Checks the charsmap: a trie of texts, and the strings that replace these texts. Returns true when
+// the trie leads only to strings inside the charsmap, and each string ends with a zero byte after
+// at most kLongestText bytes.
 bool stays_inside(std::string_view charsmap) {
-  // The longest replacement in Unicode has 33 bytes. A much longer one would make a short line very
-  // long.
+  // Unicode replaces a character by at most 33 bytes, so kLongestText is generous. Without a limit,
+  // a short line could become very long.
   constexpr std::size_t kSizeBytes = sizeof(std::uint32_t), kLongestText = 255;
   if (charsmap.size() <= kSizeBytes) return false;
   const std::size_t size = load_little_endian<std::uint32_t>(charsmap.data());
@@ -328,8 +331,8 @@ class Parts : public sentencepiece::SentenceIterator {
   const std::vector<std::string_view>& lines_;
   const std::vector<bool>& hidden_;
   std::size_t next_line_ = 0;
-  std::string_view rest_;    // the part of the current line that was not passed yet
-  std::size_t longest_ = 0;  // largest size in bytes of a part of this line
+  std::string_view rest_;    // the text of the current line after part_
+  std::size_t longest_ = 0;  // the limit for a part of this line, in bytes
   std::string part_;
   bool done_ = false;
 };
@@ -453,9 +456,9 @@ TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& li
       {"num_threads", "4"},
       {"minloglevel", "3"},
   };
-  // The library refuses coverages below 0.98, so it gets coverage 1, and rare characters are hidden
-  // from it. If its default coverage applies, no coverage is passed, because the library writes the
-  // settings that it gets into the model.
+  // The library refuses coverages below 0.98. So if the user or max_size sets the coverage, the
+  // library gets coverage 1, and rare characters are hidden from it. In other cases the setting is
+  // left out, because every setting that is given changes the bytes of the model.
   std::vector<bool> hidden;
   if (training.coverage || trained.lowered) {
     settings["character_coverage"] = "1";

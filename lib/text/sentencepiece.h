@@ -105,7 +105,7 @@ struct TrainedSentencePiece {
   std::string model;            // serialized
   std::int64_t characters = 0;  // distinct characters of the text
   std::int64_t covered = 0;     // characters with pieces of their own
-  bool lowered = false;         // less than kUsualCoverage, because max_size has no room
+  bool lowered = false;         // true if max_size is too small for kUsualCoverage
 };
 
 // Trains a unigram model of at most `max_size` pieces on `lines`. <eos> is piece 0, <unk> piece 1.

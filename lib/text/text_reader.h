@@ -47,17 +47,17 @@ class LineSplitter {
   bool ended_ = false;
 };
 
-// A rule decides where documents begin in a text.
+// DocumentRule decides where documents begin in a text.
 
-// The rules look only at the first kLineHead bytes of a line. So the result does not depend on how
-// a long line is cut into blocks, and no regular expression has to search megabytes.
+// DocumentRule looks only at the first kLineHead bytes of a line. So its result does not depend on
+// how a long line is cut into blocks, and no regular expression has to search megabytes.
 constexpr std::size_t kLineHead = 1024;
 
 // Returns true when the first kLineHead bytes of a line are whitespace. `line` is complete, or has
 // more than kLineHead bytes.
 bool has_blank_head(std::string_view line, Blanks blanks = Blanks::kAscii);
 
-// Holds what the rules need to know about the lines before a line.
+// Describes the lines before a line: DocumentRule needs this to decide where documents begin.
 struct LineHistory {
   bool any = false;          // there was a line
   bool any_text = false;     // there was a line that was not blank
@@ -83,9 +83,9 @@ class DocumentRule {
   explicit DocumentRule(const std::string& rule);
 
   bool at_files() const { return kind_ == Kind::kFile; }
-  // Returns true when a document begins at the line. `line` is a complete line, or a beginning of
-  // it with more than kLineHead bytes, without a byte order mark. `blanks` decides which lines are
-  // blank. Several threads may call this function at once.
+  // Returns true when a document begins at the line. `line` is the complete line, or a beginning of
+  // it with more than kLineHead bytes. The caller must remove a byte order mark. `blanks` decides
+  // which lines are blank. Several threads may call this function at once.
   bool begins_at(std::string_view line, const LineHistory& before,
                  Blanks blanks = Blanks::kAscii) const;
 
@@ -109,9 +109,9 @@ struct TextPlace {
   bool starts_file = true;
   bool continues_line = false;  // the block begins inside a line
   bool continues_word = false;  // the block begins inside or right after a word
-  bool head_blank = true;       // has_blank_head() of the continued line
+  bool head_blank = true;       // has_blank_head() of the line that continues in the block
   Blanks blanks = Blanks::kAscii;
-  LineHistory lines_before;  // all earlier lines, also of earlier files; without the continued line
+  LineHistory lines_before;  // of all lines that end before this place, also in earlier files
 
   // Returns `text`, which begins at this place, without the byte order mark that may begin a file.
   std::string_view without_mark(std::string_view text) const {
@@ -137,8 +137,8 @@ struct TextBlock {
 
 // LineCut names the places where a line that is longer than a block may be cut.
 enum class LineCut {
-  kAtBlank,         // after whitespace: keeps words, and the context for lower-casing, together
-  kAtUnicodeBlank,  // the same, with whitespace as in Blanks::kUnicode
+  kAtBlank,         // after whitespace: cuts no word, and no context that lower-casing needs
+  kAtUnicodeBlank,  // after whitespace as in Blanks::kUnicode
   kAtCodePoint,     // between code points
   kAnywhere,        // between bytes
   kNever,           // nowhere: complete lines only
@@ -161,7 +161,7 @@ class TextReader {
   // after the last file. The blocks of a regular file depend only on its text. A slow pipe gives
   // shorter blocks of complete lines. The first kLineHead bytes of a line stay together.
   bool next(TextBlock& block);
-  // Returns false when next() may have to wait for the data or the writer of a pipe.
+  // Returns false when next() may have to wait for a pipe: for its data, or for its writer.
   bool has_more() const;
 
  private:

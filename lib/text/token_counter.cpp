@@ -1,4 +1,5 @@
-// Counts words, characters and bytes, and the text of a token stream.
+// Counts how often each word, character or byte occurs in a text, and measures the text that a
+// token stream decodes to.
 
 #include "text/token_counter.h"
 

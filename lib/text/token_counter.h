@@ -67,9 +67,10 @@ class ByteCounter {
   std::vector<std::int64_t> counts_;
 };
 
-// Passes tokens on, and counts the text into which Decoder turns them. This text has a line feed
-// for each <eos>, and the vocabulary's line style. finish() passes the counts on.
-// TextCounts::unknown is the number of <unk> tokens.
+// Passes tokens on, and counts the bytes, characters, words and lines of the text into which
+// Decoder turns them. Decoder writes a line feed for each <eos>, and puts spaces where the
+// vocabulary's LineStyle has them. finish() passes the counts on. TextCounts::unknown is the number
+// of <unk> tokens.
 class CountedTokens : public shard::TokenSink {
  public:
   // Keeps references to both arguments.

@@ -12,8 +12,8 @@ namespace ql::text {
 
 namespace {
 
-// Most kinds of lists are recognized by their first lines, at most this many. All other lines must
-// have the same form.
+// The first kHeadLines lines of a list usually show its kind. Then every line of the list must have
+// the form of this kind.
 constexpr std::size_t kHeadLines = 1024;
 constexpr const char* kDamagedRemedy = "is the list damaged? copy it again";
 
@@ -87,9 +87,10 @@ std::optional<Entry> tiktoken_entry(std::string_view line) {
   return Entry{*bytes, *id};
 }
 
-// A list of words with counts looks similar, because words of four letters are valid base64. So a
-// tiktoken list must have distinct ids. It must also have base64's padding, or ids that ascend from
-// 0. If the user asks for words, only the padding is accepted.
+// Returns true for a tiktoken list, which has tokens in base64 and ids. A list of words and counts
+// may have the same form, because words of four letters are valid base64. So the ids must be
+// distinct. Also, either the ids ascend from 0, or a token has base64's padding "=". If the user
+// asks for words, the padding is required.
 bool is_tiktoken(const Lines& lines, std::optional<TokenType> type) {
   if (!most(lines, tiktoken_entry)) return false;
   std::unordered_set<std::uint64_t> ids;
@@ -183,8 +184,9 @@ bool is_scored(std::string_view line) {
   return tab != std::string_view::npos && tab > 0 && real_of(line.substr(tab + 1));
 }
 
-// A list of tokens with counts looks similar. A SentencePiece list must therefore have a score that
-// cannot be a count. It must also have U+2581, a byte piece or <unk>.
+// Returns true for a SentencePiece list, which has pieces and scores. A list of tokens and counts
+// has the same form. So one score must not be a count, and the list must contain U+2581, a byte
+// piece or <unk>.
 bool is_sentencepiece_list(const Lines& lines) {
   if (!most(lines, is_scored)) return false;
   bool pieces = false, scores = false;

@@ -12,13 +12,15 @@ static std::string place_of(const std::string& where, std::size_t id) {
   return fmt::format("{}: tokens[{}]", where, id);
 }
 
-// Pieces of a SentencePiece model are checked by check_pieces().
+// Throws FormatError unless the token has the form of its type. For type sentencepiece,
+// check_pieces() checks the tokens instead.
 static void check_token(TokenType type, std::string_view token, const std::string& where,
                         std::size_t id) {
   const auto expect = [&](bool good, const char* what) {
     if (good) return;
     std::string found = in_quotes(token);
-    // A piece has escapes of its own, so its backslashes are shown as they are.
+    // A token of type piece already contains escapes. in_quotes() doubles their backslashes, so
+    // they are made single again.
     if (type == TokenType::kPiece) found = replaced(found, "\\\\", "\\");
     throw FormatError(place_of(where, id), fmt::format("expected {}, found {}", what, found));
   };

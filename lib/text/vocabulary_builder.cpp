@@ -1,5 +1,5 @@
 // Counts tokens with several threads, chooses the entries of a vocabulary, and adds up the counts
-// of parts.
+// of vocabularies that were made from parts of a text.
 
 #include "text/vocabulary_builder.h"
 
@@ -152,7 +152,7 @@ struct Counted {
   std::vector<TokenCount> tokens;
   std::int64_t lines = 0;
   LineStyle line_style = LineStyle::kPlain;
-  std::int64_t unknown = 0;  // add_counts() only: tokens that are <unk> in the parts
+  std::int64_t unknown = 0;  // add_counts() only: the sum of the counts of <unk> in its files
 };
 
 Counted count_text(const std::vector<std::string>& files, const VocabularyRules& rules,
@@ -213,8 +213,9 @@ void add(std::int64_t& sum, std::int64_t count, const std::string& where) {
   }
 }
 
-// Refuses a part whose vocabulary may lack tokens of its text, because the sum would lack their
-// counts.
+// add_counts() adds up the counts of vocabularies. Refuses a vocabulary made with --max-size, or
+// with --min-count above 1. It may lack tokens of its text, whose counts would be missing from the
+// sum.
 void refuse_left_out(const Json& provenance, const std::string& where) {
   if (!provenance.is_object() || !provenance.contains("configuration")) return;
   const Json& configuration = provenance["configuration"];
@@ -283,8 +284,8 @@ Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
   return part;
 }
 
-// Returns the id of a special token. A list declares no special tokens, so the token is found by
-// its `name`.
+// Returns the id of <eos> or <unk> in `part`. If the file declares the token, this is `id`. A list
+// of words and counts declares none, so a `wanted` token is found by its `name`.
 std::optional<TokenId> special_of(const Vocabulary& part, std::optional<TokenId> id, bool wanted,
                                   const char* name) {
   if (id || !wanted || part.type() != TokenType::kWord) return id;

@@ -28,8 +28,8 @@ struct VocabularyRules {
   std::int64_t max_size = 0;
   Presence eos = Presence::kAuto;
   // A sentencepiece vocabulary always has <unk>, because the library requires it. With kAlways,
-  // characters without a piece become <unk>. With kAuto and kNever, 256 byte pieces stand for such
-  // characters.
+  // characters without a piece become <unk>. With kAuto and kNever, they are encoded byte by byte,
+  // and the vocabulary has a piece for each of the 256 bytes.
   Presence unk = Presence::kAuto;
   std::optional<double> coverage{};  // sentencepiece: see SentencePieceTraining
   InvalidText invalid = InvalidText::kError;

@@ -53,7 +53,8 @@ std::optional<TokenId> named_token(const Asked& asked, const Imported& imported,
   return id;
 }
 
-// Finds the token that has a usual name and is not `other`.
+// Finds the token with one of the names in asked.usual, such as </s> for <eos>. Skips `other`,
+// which was chosen as the other special token.
 std::optional<TokenId> usual_token(const Asked& asked, const Imported& imported,
                                    std::optional<TokenId> other, const std::string& where) {
   std::vector<TokenId> found;
@@ -126,9 +127,9 @@ void add_piece_line(std::string_view line, VocabularyContent& content, const std
   content.tokens.emplace_back(line);
 }
 
-// Makes the tokens of a vocabulary of this type from the names. Names of pieces are read in
-// `spelling`, or without one in their evident_spelling(). A placeholder is the same in every
-// spelling.
+// Makes the tokens of a vocabulary of this type from the names. For kPiece, the names are turned
+// into the bytes that they spell: by `spelling`, or by evident_spelling() if `spelling` has no
+// value.
 void use_names(TokenType type, std::optional<Spelling> spelling, const std::string& where,
                Imported& list) {
   list.content.type = type;
@@ -293,7 +294,8 @@ Imported read_with_ids(const TokenList& list, const VocabularyImport& rules,
                        const std::string& where) {
   TokenType type = rules.type.value_or(list.type);
   if (!rules.type && evident_spelling(list.names) != Spelling::kPlain) type = TokenType::kPiece;
-  // If the list can only have pieces, check_rules() refuses another type and names kPiece.
+  // check_list_type() advises --type word or --type piece. If the list can only have pieces,
+  // check_rules() refuses other types, and its message says that the type is piece.
   if (!list.pieces_only) check_list_type(type, where);
   refuse_offset(rules, list.kind, where);
   check_rules(rules, list.pieces_only ? TokenType::kPiece : type, list.kind, where);

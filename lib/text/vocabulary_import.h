@@ -12,8 +12,9 @@
 namespace ql::text {
 
 struct VocabularyImport {
-  // Most lists may become kWord or kPiece; without a value, the form and the tokens of the list
-  // decide. Any other file has only one possible type, and a value must name this type.
+  // If a list can become kWord or kPiece, as most can, the value chooses. Without a value, the form
+  // and the tokens of the list decide. If a file has only one possible type, a value must name this
+  // type.
   std::optional<TokenType> type;
   bool lowercase = false;  // words only
   // For words only: the whitespace at which the other program splits text. Without a value this is

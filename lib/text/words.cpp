@@ -32,8 +32,8 @@ static std::uint64_t bits_of(std::size_t begin, std::size_t length) {
   return ((std::uint64_t{1} << length) - 1) << begin;
 }
 
-// Finds bytes that may begin a blank which only kUnicode has: bit i is 1 when bytes[i] may begin
-// such a blank. Many other characters begin with the same bytes.
+// Returns 64 bits: bit i is 1 when bytes[i] may begin a Unicode blank (whitespace of
+// Blanks::kUnicode that Blanks::kAscii lacks). Many other characters begin with the same bytes.
 #if defined(__SSE2__)
 static std::uint64_t unicode_head_bits(const char* bytes) {
   const auto among = [](__m128i part, unsigned char first, char more) {
@@ -75,9 +75,9 @@ static const char* bytes_at(std::string_view text, std::size_t position,
   return last.data();
 }
 
-// Returns a bit for each of the 64 bytes from text[position] on: 1 for bytes of blanks that only
-// kUnicode has. The function is not inlined, because inlining would make splitting at ASCII blanks
-// slower.
+// Returns a bit for each of the 64 bytes from text[position] on. The bit is 1 if the byte belongs
+// to whitespace of Blanks::kUnicode that Blanks::kAscii lacks. The function is not inlined, because
+// inlining would make splitting at ASCII blanks slower.
 [[gnu::noinline]] static std::uint64_t unicode_blank_bits(std::string_view text,
                                                           std::size_t position) {
   std::uint64_t bits = 0;
@@ -242,7 +242,8 @@ static std::array<Bits, kShort + 1> masks_from(std::size_t first) {
 const auto kHeadOf = masks_from<std::uint64_t>(0);
 const auto kTailOf = masks_from<std::uint32_t>(kHeadBytes);
 
-// kSizeOf[size] has the size of a short token in its last byte, as the token's tail does.
+// The Key::tail of a short token ends with a byte that holds the token's size. kSizeOf[size] is
+// this byte after three zero bytes.
 const auto kSizeOf = [] {
   std::array<std::uint32_t, kShort + 1> sizes{};
   for (std::size_t size = 0; size <= kShort; ++size) {

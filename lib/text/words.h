@@ -39,8 +39,8 @@ bool has_unicode_blank(std::string_view text);
 // Returns which of 64 bytes are blanks of kAscii: bit i is 1 when bytes[i] is a blank.
 constexpr std::size_t kBlankBits = 64;
 std::uint64_t blank_bits(const char* bytes);
-// Does the same byte by byte, for processors without vector instructions and as a reference in
-// tests.
+// Returns the result of blank_bits(), but looks at one byte at a time: for processors without
+// vector instructions, and as a reference in tests.
 std::uint64_t blank_bits_one_by_one(const char* bytes);
 
 // Refers to a word inside a text. It has no initializers, so an array of words costs nothing before
@@ -102,11 +102,11 @@ class TokenTable {
   void insert(std::string_view text, const Word* words, std::size_t count, std::uint32_t* ids);
 
  private:
-  // A token of up to 11 bytes is stored in its slot, so that most lookups read only one cache line.
-  // The slot of a longer token holds a hash of the token.
+  // A token of up to 11 bytes is short. Its slot stores the token itself, with zeros after it, so
+  // that most lookups read only one cache line. The slot of a long token holds a hash of the token.
   struct Key {
-    std::uint64_t head;  // the first 8 bytes, filled up with zeros, or the hash
-    std::uint32_t tail;  // 3 more bytes and the size, or kLong
+    std::uint64_t head;  // short token: its first 8 bytes; long token: its hash
+    std::uint32_t tail;  // short token: 3 more bytes and its size; long token: kLong
   };
   struct Slot {
     std::uint64_t head = 0;
