@@ -9,20 +9,21 @@ namespace ql::net {
 
 namespace {
 
-// Holds the states of a stage in the current segment. Each state is represented by the oldest token
-// that it depends on, relative to the segment's first token. The memory needs no entries of its
-// own, because every step computes the same states, one segment of tokens later.
+// Holds the states of a stage, such as the input of a layer, in the current segment. Each state is
+// represented by the oldest token that it depends on, relative to the segment's first token. States
+// of the memory have no entries. A state that was computed k steps ago uses the entry of its index
+// in the segment, less k * n_s.
 //
-// Usually no state of a StateRun reaches further back than the first one. A later state can reach
-// further back only after a layer with a limited window. The network must also have dilated
-// attention, a compressed memory, or averaging without recurrence (stays_ordered()).
+// Usually no state reaches further back than an earlier state of its stage. Exceptions occur only
+// if attention is limited to `span` keys, and if the network also has dilated attention, a
+// compressed memory, or averaging without recurrence (stays_ordered()).
 struct States {
   std::vector<std::int64_t> oldest;  // a single entry when all are equal
   bool ordered = true;               // no state reaches further back than an earlier one
 };
 
-// Returns the oldest token that any state of a run depends on. `states` are the states of the run's
-// stage.
+// Returns the oldest token that any state of `run` depends on. `states` has the entries of stage
+// `run.stage`.
 std::int64_t oldest_of(const StateRun& run, const Geometry& geometry, const States& states) {
   std::int64_t oldest = INT64_MAX;
   for (std::int64_t k = 0; k < (states.ordered ? 1 : run.count); ++k) {
@@ -34,18 +35,21 @@ std::int64_t oldest_of(const StateRun& run, const Geometry& geometry, const Stat
   return oldest;
 }
 
-// Returns States::ordered of a stage, given `ordered` of the previous stage.
+// Returns false if a state of `stage` may reach further back than an earlier one. `ordered` is the
+// result for the previous stage.
 bool stays_ordered(const Geometry& geometry, std::size_t stage, bool ordered) {
   const Stage& before = geometry.stages[stage - 1];
   switch (geometry.stages[stage].source) {
     case Stage::Source::kLayer:
-      // Without a span every query sees all keys before it. With a compressed memory the first
-      // query of a segment can reach further back than the last query of the previous segment.
+      // With span 0 every query of a segment sees the window's first key, so all queries reach
+      // equally far back. With a limited span and a compressed memory, the first query of a segment
+      // can reach further back than the last query of the previous segment.
       return before.span == 0 ||
              (ordered && geometry.dilations.back() == 1 && before.compressed_memory == 0);
     case Stage::Source::kAveraged:
-      // Without recurrence the first tokens of a segment have no coarse states, but later tokens
-      // have coarse states, which may reach further back.
+      // Without recurrence the first tokens of a segment have no coarse states. With a limited span
+      // the coarse state of a later token may reach further back than the fine states of an earlier
+      // token.
       return ordered && (geometry.recurrent || before.span == 0);
     default:
       return ordered;
@@ -75,7 +79,8 @@ std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry) {
     const Stage &here = geometry.stages[stage], &before = geometry.stages[stage - 1];
     const bool ordered = all[stage - 1].ordered;
     States& states = all[stage];
-    // Without a span and with ordered inputs, all queries have the same oldest token.
+    // With span 0 every query sees the window's first key. If the inputs are ordered, no other key
+    // reaches further back, so all queries have the same oldest token.
     const bool equal = here.source == Stage::Source::kLayer && before.span == 0 && ordered;
     states.oldest.resize(equal ? 1 : static_cast<std::size_t>(here.segment), INT64_MAX);
     for (std::size_t i = 0; i < states.oldest.size(); ++i) {

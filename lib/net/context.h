@@ -16,24 +16,24 @@ namespace ql::net {
 // step whose memories are filled with states of tokens; the zeros in memories at the start of a
 // stream are not tokens.
 //
-// With Geometry::keeps_most_used() the result is the oldest token that an output state can depend
-// on, over all possible choices of kept states. The choice of kept states depends on all earlier
-// tokens; this dependency is not counted.
+// With Geometry::keeps_most_used(), attention chooses which old states the compressed memory keeps.
+// The result is then the oldest token over all possible choices. The choice itself depends on all
+// earlier tokens; this dependency is not counted.
 //
 // Time and memory grow with the number of layers and the window, but not with the context length.
 std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry);
 
-// The cone of an output state has all states, in every stage down to the tokens, on which the
-// output state depends. qlctx draws the cone.
+// The cone of an output state is the set of all states, and all tokens, on which the output state
+// depends. qlctx draws the cone.
 
-// cone[stage][k][i] is true when the output state depends on state i of the segment k steps ago,
-// where k = 0 is the step of the output state itself. If a state was computed again in several
-// steps, each version counts separately. All stages have entries up to the same k, the k of the
-// cone's oldest state.
+// cone[stage][k][i] is true when the output state depends on state i that the step k steps ago
+// computed in Geometry::stages[stage]. Step k = 0 is the step of the output state itself. If a
+// state was computed again in several steps, each version counts separately. All stages have
+// entries for the same number of steps, back to the oldest step that the cone reaches.
 using Cone = std::vector<std::vector<std::vector<bool>>>;
 
-// Returns the cone of the output state at `position` (0 to n_s - 1) of a step whose memories are
-// full. Time grows with layers, window and context length.
+// Returns a Cone that marks all states on which the output state at `position` (0 to n_s - 1)
+// depends, in a step whose memories are full. Time grows with layers, window and context length.
 Cone cone_of(const Geometry& geometry, std::int64_t position);
 
 // The context length is the distance in tokens from an output state back to the oldest token that

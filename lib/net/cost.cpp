@@ -30,8 +30,9 @@ std::vector<Cluster> clusters(const Network& network) {
 namespace {
 
 constexpr std::size_t kMostCutoffs = 3;
-// Each candidate for a cutoff is larger than the previous one by a tenth, at least by 1. Such steps
-// are small enough, because the number of multiplications changes little near the best cutoffs.
+// Cutoffs divide the vocabulary into clusters. Each id that is tried as a cutoff is larger than the
+// previous one by a tenth, at least by 1. Such steps are small enough, because the cost of the
+// softmax changes little near the best cutoffs.
 constexpr double kGrowth = 1.1;
 constexpr double kGoodEnough = 1.1;
 
@@ -46,8 +47,9 @@ Sums sums_of(const std::vector<std::int64_t>& counts) {
   return sums;
 }
 
-// Returns the multiplications of a cluster's softmax and projection, divided by the width of its
-// embeddings. The head (first cluster) also has one column for each other cluster.
+// Returns the multiplications that a cluster of ids takes for one token, divided by the width of
+// the cluster's embeddings: one for each id, and d_model for a projection to this width. The head
+// (the first cluster) also has one column for each other cluster.
 double columns_of(const Network& network, const Cluster& cluster) {
   return static_cast<double>(cluster.size()) +
          (cluster.begin == 0 ? static_cast<double>(network.cutoffs.size()) : 0) +
@@ -82,8 +84,8 @@ struct Best {
   double products = std::numeric_limits<double>::infinity();
 };
 
-// Tries all choices of `more` further candidates from index `first` on, and keeps the cheapest one
-// in `best`.
+// Tries all ways to add `more` cutoffs to network.cutoffs, taken from `values` at index `first` and
+// later. Keeps the cheapest cutoffs in `best`.
 void search(Network& network, const Sums& sums, const std::vector<std::int64_t>& values,
             std::size_t first, std::size_t more, Best& best) {
   if (more == 0) {
@@ -136,7 +138,8 @@ static double sum_of_quotients(std::int64_t count, std::int64_t divisor) {
 }
 
 // Returns the number of pairs of a query and a key that the query sees, for all queries of a
-// segment, averaged over the heads. The query of a state is repeated for each of its keys_per_state
+// segment, averaged over the heads. With query_only_pooling a query's state was pooled from
+// keys_per_state states, each of which is a key, and attention repeats the query for each of these
 // keys. All repetitions count, although only the result of the last one is used.
 static double seen_keys(const Network& network, const Stage& input) {
   const auto segment = static_cast<double>(input.segment_keys());
@@ -170,12 +173,14 @@ static AttentionCost softmax_cost(const Network& network, const Stage& input) {
 }
 
 // The products of the keys and values before a block are summed in one matrix, which the queries of
-// the block read. So scores exist only within blocks, for any length of the window. Training keeps
-// four copies of the window: keys before the feature map, after it, and reordered for the matrix
-// products, and reordered values. It keeps six copies of the segment: queries before the feature
-// map, after it, and reordered for each of three matrix products, and the quotient. It also keeps
-// the sums before each block. Evaluation holds the scores, two more copies of the keys for the
-// features, and one more copy of the values.
+// the block read. So scores exist only within blocks, for any length of the window.
+//
+// Training keeps four tensors of the window's length: the inputs of the keys' feature map, its
+// results, the same results reordered for the matrix products, and reordered values. It keeps six
+// tensors of the segment's length: the inputs of the queries' feature map, its results, three
+// copies of these results for three matrix products, and the results of attention. It also keeps
+// the sums before each block. Evaluation holds the scores, two tensors for the keys' feature map,
+// and a copy of the values.
 static AttentionCost linear_cost(const Network& network, const Stage& input) {
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
   const std::int64_t window = input.window(), segment = input.segment_keys();
@@ -220,8 +225,8 @@ static std::int64_t parameters_of_layer(const Network& network) {
   return attention + feed_forward + layer_norms + convolutions * convolution;
 }
 
-// Counts the parameters of all layers, of maps between scales of different widths, and of maps into
-// the join.
+// Counts the parameters of all layers, of maps between scales of different widths, and of learned
+// maps before the scales are averaged.
 static std::int64_t parameters_of_scales(const Network& network) {
   std::int64_t count = network.output_layers * parameters_of_layer(network);
   for (std::size_t scale = 0; scale < network.scales.size(); ++scale) {
@@ -235,7 +240,8 @@ static std::int64_t parameters_of_scales(const Network& network) {
   return count;
 }
 
-// Counts the parameters of embeddings, projections, biases and the head's columns.
+// Counts the parameters of embeddings, projections, biases, and the first cluster's columns for the
+// other clusters.
 static std::int64_t parameters_of_vocabulary(const Network& network) {
   std::int64_t count = 0;
   std::int64_t projections = 0;  // of embedding and softmax; shared ones count once
@@ -245,7 +251,8 @@ static std::int64_t parameters_of_vocabulary(const Network& network) {
     const std::int64_t projection = cluster.projected ? network.d_model * cluster.width : 0;
     const bool own_table = head || !shares_embedding(network);
     projections += (own_table ? projection : 0) + (cluster.tied_projection ? 0 : projection);
-    count += head ? 0 : network.embedding_width() + 1;  // the cluster's column of the head
+    // The first cluster has a column (a weight vector and a bias) for each other cluster.
+    count += head ? 0 : network.embedding_width() + 1;
   }
   return count + projections;
 }
@@ -257,8 +264,8 @@ static std::int64_t count_parameters(const Network& network) {
          parameters_of_scales(network) + (network.untie_r ? network.layers() : 1) * biases_u_v;
 }
 
-// Counts the multiplications of the softmax and its projection for one state. With cutoffs only the
-// head counts, because the targets decide which tails are needed.
+// Counts the multiplications of the softmax and its projection for one state. An adaptive softmax
+// counts only its first cluster, because the targets decide which other clusters are computed.
 static double products_of_head(const Network& network) {
   if (network.vocab_size == 0) return 0;
   const Cluster head = clusters(network).front();
@@ -313,8 +320,8 @@ Cost cost(const Network& network, const Lengths& lengths) {
     products += queries_and_output + keys_and_values + attention_cost(network, stage).products +
                 feed_forward + convolution;
     // Keys and values of the memory are recomputed, and the gradients of their weights take as many
-    // multiplications again. The inputs of a convolution are memories, which have no gradients, so
-    // one `convolution` of the three is subtracted.
+    // multiplications again. Three times `products` includes gradients of the convolution's inputs.
+    // These inputs are memories, which have no gradients, so one `convolution` is subtracted.
     more += 4 * static_cast<double>(memory) * d_model * d_heads - convolution;
   }
   const auto segment = static_cast<double>(lengths.segment);

@@ -55,10 +55,12 @@ constexpr std::int64_t kLinearBlock = 64;
 // Holds the cost of the attention of one layer in one step, for one row of the batch. The
 // computation of queries, keys and values is not included.
 struct AttentionCost {
-  double products = 0;       // multiplications
-  double kept_scores = 0;    // scores that the backward pass reads; dropatt applies to them
-  double kept_features = 0;  // further elements that the backward pass reads
-  double held = 0;           // elements that evaluation holds at once
+  double products = 0;     // multiplications
+  double kept_scores = 0;  // scores that the backward pass reads; dropatt applies to them
+  // In addition to scores, the backward pass of linear attention reads this number of elements:
+  // copies of queries, keys and values, and sums of products. Softmax attention has 0.
+  double kept_features = 0;
+  double held = 0;  // elements that evaluation holds at once
 };
 
 // Returns the cost for the layer that reads the states of `input`.
@@ -73,32 +75,35 @@ struct Cost {
   std::int64_t parameters = 0;
   // Holds the operations of the forward pass per token of a long stream. A multiplication and an
   // addition count as two operations. Only necessary matrix products are counted, each one once:
-  //   queries, keys and values of the segment's states, which include re-computed states at scales
-  //   above 1 (keys and values of a memory were computed when its states were in the segment);
-  //   attention of each state to the keys that it sees, in the memories and in the segment up to
-  //   itself: content scores, position scores, weighted values; for linear attention: keys times
-  //   values of the window, queries times the sum of these products;
-  //   the projection of the heads, the feed-forward layer, and a compressive network's convolution
-  //   without the decoder that trains it; the maps of states to other widths and into the join;
-  //   the softmax over the vocabulary; for an adaptive softmax only the head, because the targets
-  //   decide which tails are computed.
+  // - Queries, keys and values of the segment's states, which include re-computed states at scales
+  //   above 1. Keys and values of a memory were counted when its states were in the segment.
+  // - Softmax attention of each state to the keys that it sees: content scores, position scores and
+  //   weighted values.
+  // - Linear attention: keys times values of the window, and queries times sums of these products.
+  // - The projection of the heads' results, and the feed-forward layer.
+  // - The convolution of a Compressive Transformer, without the decoder that trains it.
+  // - Maps of states to the width of the next scale, and learned maps before scales are averaged.
+  // - The softmax over the vocabulary. An adaptive softmax counts only its first cluster, because
+  //   the targets decide which other clusters are computed.
   // The projected position table is not counted, because it does not depend on the tokens.
   double forward_flops_per_token = 0;
   // Holds the operations of a training step per token of its segments: those of the forward pass,
-  // and twice this number for the gradients of weights and inputs. Keys and values of memories
-  // count again, because they are recomputed with the changed weights. Memories have no gradients,
-  // so for memories only the gradients of weights count. In the loss that trains the convolution of
-  // a compressive network, the convolution and the gradient of its weights count, but attention and
-  // decoder do not.
+  // and twice this number for the gradients of weights and inputs. Training also recomputes keys
+  // and values of memories with the changed weights. These products count, and so do the
+  // gradients of the weights. Memories themselves have no gradients. In a Compressive Transformer
+  // the convolution and the gradient of its weights count. The rest of the convolution's own loss
+  // (CompressionLoss) does not count.
   double training_flops_per_token = 0;
-  // This is the number of states that a stream keeps between steps: inputs of all layers, those
-  // outputs of scales that compression or the average of the scales reads, and compressed memories.
+  // This is the number of states that a stream keeps between steps. They are inputs of layers,
+  // compressed memories, and outputs of scales. Only those outputs are kept that are read by the
+  // compression to the next scale or by the average of the scales.
   std::int64_t memory_states = 0;
   std::int64_t memory_numbers = 0;  // number of elements of these states
 };
 
-// Returns the cost. With vocab_size 0 the cost leaves out embedding and softmax; with all sizes 0
-// only memory_states is set. Throws ConfigError as make_geometry does.
+// Returns the cost. If vocab_size is 0, the cost leaves out embedding and softmax. If d_model,
+// n_head, d_head and d_inner are 0, too, only memory_states is set. Throws ConfigError as
+// make_geometry does.
 Cost cost(const Network& network, const Lengths& lengths);
 
 }  // namespace ql::net

@@ -31,7 +31,8 @@ struct Rules {
   Rule segment, memory, compressed_memory;
 };
 
-// Returns g(S) = c^(S-1), or nothing when that exceeds the longest segment.
+// Returns g(S) = c^(S-1), the tokens per state of the last scale, or nothing when this number
+// exceeds kMaxLength.
 std::optional<std::int64_t> coarsest_stride(const Network& network) {
   std::int64_t stride = 1;
   for (std::size_t scale = 1; scale < network.scales.size(); ++scale) {
@@ -45,7 +46,8 @@ Rule multiples_of(std::int64_t unit, std::int64_t minimum) {
   return {minimum, kMaxLength / unit * unit, unit};
 }
 
-// Returns the rules, or nothing when no segment fits.
+// Returns the rules for the lengths of a network, or nothing when its shortest valid segment
+// exceeds kMaxLength.
 std::optional<Rules> rules_of(const Network& network) {
   const std::optional<std::int64_t> stride = coarsest_stride(network);
   const bool compressive = network.architecture == Architecture::kCompressive;
@@ -209,9 +211,10 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
       stage.memory = geometry.recurrent ? window - stage.segment : 0;
       stage.keys_per_state = network.query_only_pooling ? network.rate : 1;
     }
-    // The compression to the next scale reads the complete memory of an output. The output of the
-    // last scale has a memory only for the average of all scales. This average reads the newest
-    // state of the memory if all states of the segment are new.
+    // The compression to the next scale reads a scale's output with a complete memory. The last
+    // scale's output is read only by the average of all scales. In the average, tokens before the
+    // end of the first new state take the state before it. That state is in the memory if all
+    // states of the segment are new.
     const bool last = stage.scale + 1 == network.scales.size();
     const bool reads_one =
         geometry.recurrent && stage.stride > 1 && stage.segment == stage.new_states;
@@ -235,24 +238,28 @@ static StateRun states_at(const Geometry& geometry, std::size_t stage, std::int6
   const std::int64_t number =
       -input.memory - index;  // number of the compressed state: 1 is the newest
   if (number <= 0) return {stage, index, 1, 1};
+  // The compressed state was made `steps` steps ago, at index `place` of the `of_step` states that
+  // this step made from the `segment` states that left the memory.
   const std::int64_t rate = geometry.rate, of_step = input.segment / rate;
-  const std::int64_t steps = (number - 1) / of_step + 1;  // since the compressed state was made
+  const std::int64_t steps = (number - 1) / of_step + 1;
   const std::int64_t begin =
-      -input.memory - steps * input.segment;            // first state that was evicted then
-  const std::int64_t place = steps * of_step - number;  // index among that step's compressed states
+      -input.memory - steps * input.segment;  // index of the first of these `segment` states
+  const std::int64_t place = steps * of_step - number;
   switch (geometry.pool) {
     case Pool::kDilatedConvolution:
       return {stage, begin + place, rate, of_step};
-    case Pool::kMostUsed:  // any state with enough evicted states around it
+    case Pool::kMostUsed:
+      // The step kept `of_step` of these states in their order. So at least `place` of them come
+      // before the compressed state, and at least of_step - 1 - place after it.
       return {stage, begin + place, input.segment - of_step + 1, 1};
     default:
       return {stage, begin + place * rate, rate, 1};
   }
 }
 
-// Visits the inputs of a layer that uses the pooled states of its segment for queries only
-// (query_only_pooling). The layer's input is stage `stage`. The states of its memory are keys,
-// too.
+// Visits the states that a layer with query_only_pooling reads. `stage` is the layer's input. Keys
+// are the states of the input's memory, and the finer states of stage - 1 from which the states of
+// the segment were pooled. State `index` of the segment gives only the query.
 static void visit_pooled(const Geometry& geometry, std::size_t stage, std::int64_t index,
                          bool oldest_key, const std::function<void(const StateRun&)>& visit) {
   const Stage& input = geometry.stages[stage];

@@ -18,7 +18,7 @@ namespace ql::net {
 // Describes the attention window: a query sees the keys at the distances 0, d, 2d, ..., (span-1) d
 // before its own position, where d is the dilation of the query's head.
 struct AttentionWindow {
-  std::int64_t span = 0;                // most keys that a query sees; 0: all
+  std::int64_t span = 0;                // largest number of keys that a query sees; 0: no limit
   std::vector<std::int64_t> dilations;  // one for each head; empty: all are 1
 };
 
@@ -32,15 +32,17 @@ struct Stage {
     kAveraged,    // the average of the up-sampled outputs of all scales
   };
   Source source = Source::kTokens;
-  std::size_t scale = 0;               // 0-based; for the output block: the number of scales
-  std::int64_t width = 0;              // d_model of the scale; 0 while the network has no sizes
-  std::int64_t layer = -1;             // index of the layer that reads the states; -1: none
-  std::int64_t segment = 0;            // n_s(i): states in a step
-  std::int64_t memory = 0;             // n_m(i); for an output: only the states that are read
+  std::size_t scale = 0;     // 0-based; for the output block: the number of scales
+  std::int64_t width = 0;    // d_model of the scale; 0 if the network has no d_model
+  std::int64_t layer = -1;   // index of the layer that reads the states; -1: none
+  std::int64_t segment = 0;  // n_s(i): states in a step
+  // This is n_m(i), the number of states in the memory. In the output of a scale the memory has
+  // only the states that the compression to the next scale or the average of the scales reads.
+  std::int64_t memory = 0;
   std::int64_t compressed_memory = 0;  // n_cm: compressed states (Compressive only)
   std::int64_t stride = 1;             // g(i) = c^(i-1): tokens per state
   std::int64_t new_states = 0;         // h(i) = n_s / g(i): states that enter the memory in a step
-  std::int64_t span = 0;               // most keys that a query of the layer sees; 0: all
+  std::int64_t span = 0;               // largest number of keys that a query sees; 0: no limit
   // This is the number of keys in the window for each state of the segment. It is 1, except where
   // query_only_pooling applies: there each of the `rate` states before pooling is a key.
   std::int64_t keys_per_state = 1;
@@ -73,10 +75,11 @@ struct Geometry {
   }
 };
 
-// These are the rules for lengths, with the window n_w = n_s + n_m of scale 1:
-//   Transformer-QL: n_s(i+1) = min(n_w / c, n_s(i)), n_m(i) = n_w - n_s(i), g(i) = c^(i-1),
-//   h(i) = n_s / g(i); n_s must be divisible by g(S), and n_w by c if there are several scales.
-//   Multi-scale: n_s(i) = n_s / g(i), no memory; n_s must be divisible by g(S).
+// These are the rules for lengths, with S scales and the window n_w = n_s + n_m of scale 1. A state
+// of scale i stands for g(i) = c^(i-1) tokens, and a step makes h(i) = n_s / g(i) new ones.
+//   Transformer-QL: n_s(i+1) = min(n_w / c, n_s(i)), n_m(i) = n_w - n_s(i); n_s must be divisible
+//   by g(S), and n_w by c if there are several scales.
+//   Multi-scale: n_s(i) = h(i), no memory; n_s must be divisible by g(S).
 //   Transformer-XL: one scale. Vanilla: one scale, no memory.
 //   Compressive: one scale and n_cm compressed states per layer; n_s must be divisible by c.
 //   same_length needs a memory.
@@ -89,27 +92,28 @@ void find_conflicts(const Network& network, const Lengths& lengths, const std::s
                     Conflicts& conflicts);
 
 // Returns the valid lengths nearest to `lengths`, as two elements. The first element replaces every
-// length that breaks a rule by the next lower valid length. The second element replaces it by the
-// next higher one. Where only one of these two exists, both elements have it. Equal elements are
-// returned once, so valid `lengths` are returned alone. Returns nothing when no lengths fit the
-// network.
+// length that breaks a rule by the next lower valid length, the second element by the next higher
+// one. If a length has a valid value on one side only, both elements have this value. If the two
+// elements are equal, one is returned; so for valid `lengths` the result is `lengths` alone.
+// Returns nothing when no lengths fit the network.
 std::vector<Lengths> nearest_valid_lengths(const Network& network, const Lengths& lengths);
 
-// The following functions enumerate the inputs of a stage's states, for code that follows states
-// through the network without tensors.
+// The following functions find, without tensors, the states from which a state is computed, the
+// step that computed it, and the tokens that it covers.
 
-// Describes `count` states of a stage, with the indexes `first`, `first` + `step`, ... Index 0 is
-// the first state of the segment, and -1 is the newest state of the memory. States that were
-// compressed into a compressed memory have indexes as if they had stayed in the memory.
+// Describes `count` states of Geometry::stages[stage]. Their indexes are `first`, `first` + `step`,
+// ... Index 0 is the first state of the segment, -1 the newest state of the memory. States that
+// were compressed into a compressed memory have indexes as if they had stayed in the memory.
 struct StateRun {
   std::size_t stage = 0;
   std::int64_t first = 0, count = 1, step = 1;
 };
 
-// Calls visit() with runs of all states from which state `index` of a stage's segment is computed.
-// Stage 0, the tokens, has no such states. For each dilation of a layer, the oldest key comes
-// first; with `oldest_key` only this key is visited. With Pool::kMostUsed a compressed key is one
-// of several old states, and its run has all states that attention may have chosen.
+// Calls visit() until it has visited all states from which state `index` in the segment of a stage
+// is computed. Each StateRun has one or several of them. Stage 0, the tokens, has none. The states
+// that a layer reads are keys: for each dilation the oldest key comes first, and with `oldest_key`
+// the others are left out. A key of a compressed memory is visited as the StateRun that it was made
+// from. With Pool::kMostUsed this StateRun has all states that attention may have chosen.
 void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t index, bool oldest_key,
                   const std::function<void(const StateRun&)>& visit);
 

@@ -92,7 +92,8 @@ Network network_from_public_config(const JsonObject& json) {
   read("dropatt", network.dropatt);
   read("init_std", network.init_std);
   read("proj_init_std", network.proj_init_std);
-  read("cutoffs", network.cutoffs);  // the library uses them for any value of `adaptive`
+  // Hugging Face Transformers uses the cutoffs for any value of the key "adaptive".
+  read("cutoffs", network.cutoffs);
   read("div_val", network.div_val);
   read("d_embed", network.d_embed);
   bool share = true;

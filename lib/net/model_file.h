@@ -22,13 +22,14 @@ Network network_from_json(const JsonObject& json, Conflicts& conflicts);
 // These functions read the config.json that Hugging Face Transformers stores with Transformer-XL
 // weights (TransfoXLConfig).
 
-// Returns true for such a configuration: its "model_type" is "transfo-xl".
+// Returns true for a TransfoXLConfig: its "model_type" is "transfo-xl".
 bool is_public_config(const Json& json);
 
-// Returns the network, with architecture transformer-xl, memory mem_len and segment tgt_len. Newer
-// files lack tgt_len; then the segment is 128, the library's former default. Keys that do not
-// describe the network are ignored. Throws ConfigError for features that this network does not
-// have, such as another attention (the error names the key), and for values that do not fit.
+// Returns the network of a TransfoXLConfig, with architecture transformer-xl, memory mem_len and
+// segment tgt_len. Newer files lack tgt_len. The segment is then 128, the former default of Hugging
+// Face Transformers. Keys that do not describe the network are ignored. Throws ConfigError for
+// features that struct Network does not have, such as another attention (the error names the key),
+// and for values that do not fit.
 Network network_from_public_config(const JsonObject& json);
 
 // These functions read and write model.json of a checkpoint folder, and read presets.
@@ -70,8 +71,8 @@ struct Preset {
 // `training_keys` are the keys that lib/train knows.
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                    const std::vector<std::string>& training_keys);
-// Does the same, but adds the network's conflicts to `conflicts`. A network with conflicts must not
-// be used further.
+// Reads a preset as the function above does, but adds the network's conflicts to `conflicts`
+// instead of throwing them. A network with conflicts must not be used further.
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                    const std::vector<std::string>& training_keys, Conflicts& conflicts);
 

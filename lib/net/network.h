@@ -24,16 +24,17 @@ constexpr auto names_of(Architecture) {
 }
 
 // Pool names the compression between two scales (paper, section 2.3: f_c), and the compression of
-// old memories in the Compressive Transformer (Rae et al., 2020). For a pooling that works element
-// by element, without parameters and without attention, no other source changes: it is an
-// enumerator in Pool, a row in kPools, and a case in pool_groups().
+// old memories in the Compressive Transformer (Rae et al., 2020). To add a pooling that works
+// element by element, without parameters and without attention, add an enumerator to Pool, a row to
+// kPools, and a case to pool_groups(). No other source changes.
 enum class Pool { kMax, kMean, kConvolution, kDilatedConvolution, kMostUsed };
 
 struct PoolRow {
   static constexpr unsigned kScales = 1;   // can compress between two scales
   static constexpr unsigned kLearned = 2;  // is a convolution with weights in every layer
-  static constexpr unsigned kSpread = 4;   // makes a state from evicted states anywhere in
-                                           // the step, not from `rate` neighbours
+  // A pooling with this mark can make a state from any of the states that leave the memory in a
+  // step, not only from `rate` neighbours.
+  static constexpr unsigned kSpread = 4;
   const char* name;
   unsigned marks;
   constexpr bool has(unsigned mark) const { return (marks & mark) != 0; }
@@ -105,7 +106,7 @@ struct Network {
   std::int64_t n_head = 0;
   std::int64_t d_head = 0;
   std::int64_t d_inner = 0;
-  std::vector<std::int64_t> scales;  // layers of scale 1, 2, ...; one for XL, vanilla, Compressive
+  std::vector<std::int64_t> scales;  // layers of each scale; one scale in XL, vanilla, Compressive
   // Holds d_model of every scale, the finest first (Donahue et al., 2019; the paper, section 4.2);
   // d_inner changes in proportion. If scale_widths is empty, all scales have d_model.
   std::vector<std::int64_t> scale_widths;
@@ -127,7 +128,7 @@ struct Network {
   Encoding encoding = Encoding::kTransformerXl;
   Attention attention = Attention::kSoftmax;
   bool same_length = false;           // every query sees as many keys as there are memory states
-  std::int64_t attention_window = 0;  // most keys that a query sees; 0: no limit
+  std::int64_t attention_window = 0;  // largest number of keys that a query sees; 0: no limit
   std::vector<std::int64_t> attention_dilation;  // one for each head; empty: all 1
   Lengths lengths;                               // n_s, n_m, n_cm of training
   // If true, a step resets the memory's states that belong to another document than the segment's
@@ -179,7 +180,7 @@ struct Network {
 
 // Describes the parameters, costs and rules of an encoding. nn/encoding.cpp computes its tensors.
 struct EncodingRow {
-  static constexpr unsigned kBiases = 1;     // has biases u and v; with untie_r in every layer
+  static constexpr unsigned kBiases = 1;     // has the biases u and v of Transformer-XL
   static constexpr unsigned kVectors = 2;    // a score adds query times the distance's vector
   static constexpr unsigned kClamped = 4;    // needs clamp_len
   static constexpr unsigned kPlaces = 8;     // encodes indexes in a segment, not distances
@@ -292,7 +293,7 @@ using ql::to_text;
 
 namespace ql {
 
-// Accepts the full names and the short names of qlctx.
+// Accepts full names, such as "transformer-ql", and short names, such as "ql".
 template <>
 std::optional<net::Architecture> find_named(std::string_view name);
 

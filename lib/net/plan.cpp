@@ -59,10 +59,10 @@ bool undercuts(const Price& price, const Price& other) {
   return price.first <= other.first && price.second <= other.second && price != other;
 }
 
-// Returns true when plan `a` is returned instead of plan `b`, which costs the same.
+// Compares plans of equal cost. Returns true when cheapest_plans() prefers plan `a` to plan `b`.
 bool preferred(const Plan& a, const Plan& b) {
-  // The scales of the two plans are exchanged, because the plan with more layers at the finest
-  // scale is preferred.
+  // The lower rank is preferred. But at the finest scale more layers are preferred, so the rank of
+  // `plan` has the scales of `other`.
   const auto rank = [](const Plan& plan, const Plan& other) {
     return std::make_tuple(plan.network.scales.size(), other.network.scales, plan.network.rate,
                            plan.lengths.segment, -plan.lengths.memory,
@@ -74,14 +74,14 @@ bool preferred(const Plan& a, const Plan& b) {
 // Keeps the Pareto front of the plans so far, sorted by operations, then memory.
 class Front {
  public:
-  // Returns true when no plan of the front dominates this price. The front may still prefer a plan
-  // of equal price.
+  // Returns true when no plan of the front dominates this price. A plan of equal price does not
+  // dominate it.
   bool admits(const Price& price) const {
     return std::none_of(plans_.begin(), plans_.end(),
                         [&](const auto& other) { return undercuts(other.first, price); });
   }
 
-  // The plan's price must be admitted.
+  // Requires that admits() returns true for the plan's price.
   void add(const Plan& plan) {
     const Price price = price_of(plan.cost);
     const auto [same, is_new] = plans_.try_emplace(price, plan);
@@ -145,7 +145,9 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
 double most_context(const Geometry& geometry) {
   double tokens = static_cast<double>(geometry.lengths.segment);
   for (const Stage& stage : geometry.stages) {
-    std::int64_t farthest = stage.window() * geometry.rate;  // of pooled or accumulated states
+    // No operation reads states of this stage that are more than `farthest` states back. The first
+    // value is for states that are compressed or averaged, the next one for a layer.
+    std::int64_t farthest = stage.window() * geometry.rate;
     if (stage.feeds_layer()) {
       farthest = stage.window();
       if (stage.span > 0) {
@@ -153,7 +155,8 @@ double most_context(const Geometry& geometry) {
       }
     }
     if (stage.compressed_memory > 0) {
-      // One state of the compressed memory may depend on all the states that a step compressed.
+      // A compressed key stands for `rate` states that are older than the memory. It may depend on
+      // all `segment` states that were compressed in one step.
       farthest = farthest * (geometry.rate + 1) + stage.segment;
     }
     tokens += static_cast<double>(farthest) * static_cast<double>(stage.stride);
@@ -161,8 +164,8 @@ double most_context(const Geometry& geometry) {
   return tokens;
 }
 
-// Adds to the front the first lengths of the chain that reach `context` tokens, unless the front
-// does not admit their price.
+// Finds the first lengths of `chain` that reach `context` tokens, and adds their plan to the Pareto
+// front `front`. Adds nothing if a plan of `front` dominates this plan.
 void search(const Chain& chain, std::int64_t context, Front& front) {
   for (const Lengths& lengths : chain.lengths) {
     check_for_stop();
@@ -179,7 +182,7 @@ void search(const Chain& chain, std::int64_t context, Front& front) {
   }
 }
 
-// Resets the keys that the architecture cannot have.
+// Resets the settings that the network's architecture does not allow, and always scale_widths.
 void make_possible(Network& network) {
   if (network.architecture != Architecture::kCompressive) {
     if (!row_of(network.pool).has(PoolRow::kScales)) network.pool = Pool::kMax;
@@ -239,14 +242,16 @@ std::vector<Plan> cheapest_plans(const std::vector<Network>& networks, std::int6
   std::vector<Chain> chains;
   for (const Network& network : networks) {
     network.check();
-    // Without recurrence the first position of a segment sees nothing before it.
+    // A network without a memory cannot reach `context`, because the first position of a segment
+    // sees no earlier token.
     if (keeps_memory(network.architecture)) {
       const std::vector<Chain> own = chains_of(network, context, segments);
       chains.insert(chains.end(), own.begin(), own.end());
     }
   }
-  // Cheap chains are searched first. Their plans exclude chains with long segments, whose exact
-  // context lengths take longest to compute.
+  // Cheap chains (series of lengths) are searched first. Their plans often dominate chains with
+  // long segments. Then search() does not compute the exact context lengths of these chains, which
+  // would take longest.
   std::stable_sort(chains.begin(), chains.end(), [](const Chain& a, const Chain& b) {
     return a.least_operations < b.least_operations;
   });

@@ -17,8 +17,8 @@ struct Plan {
   Cost cost;
 };
 
-// Longer contexts than this are not planned. A plan would try long segments for them, and their
-// exact context lengths take long to compute.
+// Longer contexts than this are not planned. They would need long segments, whose exact context
+// lengths take long to compute.
 constexpr std::int64_t kMaxPlannedContext = std::int64_t{1} << 20;
 // divisions_of_layers considers no more scales than this.
 constexpr std::size_t kMaxPlannedScales = 3;
@@ -44,7 +44,7 @@ std::vector<Network> divisions_of_layers(const Network& network, Architecture ar
 // when no plan reaches `context`.
 //
 // `context` is compared with the minimum of exact_context(): every position of a segment must see
-// at least `context` past tokens. So networks without recurrence never qualify.
+// at least `context` past tokens. So networks without a memory never qualify.
 //
 // Lengths come from grids: 1, 2, 3, 4, 6, 8, 12, ... (powers of two and 1.5 times these) times a
 // unit. The unit of segments is the tokens per state of the coarsest scale, or the rate for
@@ -52,16 +52,16 @@ std::vector<Network> divisions_of_layers(const Network& network, Architecture ar
 // compressed memories is 1. Segments are at most `context`, except that the first length of the
 // grid is always used. The grids of memories and of compressed memories end with their first length
 // that is neither below `context` nor below the segment. A memory has at least as many states as
-// the segment. A compressed memory has at least as many states as a step adds to it. Through the
-// few states of a shorter memory, each layer would reach back a complete segment, but this context
-// exists in theory only. The exception is memory 0 with several scales and without same_length,
-// because coarser scales then have memories of their own.
+// the segment. A compressed memory has at least as many states as a step adds to it. With a shorter
+// memory each layer would still reach back a segment, but in theory only: all information would
+// have to pass through a few states. With several scales and without same_length, memory 0 is also
+// tried, because coarser scales then have memories of their own.
 //
 // If `segments` has elements, they replace the grid of segments. A network is not combined with
 // segments that do not fit it.
 //
-// The networks must have their sizes; without vocab_size the softmax is not counted. Throws
-// ConfigError for a network that cannot be built, and for a context outside 1 to
+// The networks must have d_model, n_head, d_head and d_inner. Without vocab_size the softmax is not
+// counted. Throws ConfigError for a network that cannot be built, and for a context outside 1 to
 // kMaxPlannedContext.
 std::vector<Plan> cheapest_plans(const std::vector<Network>& networks, std::int64_t context,
                                  const std::vector<std::int64_t>& segments = {});
