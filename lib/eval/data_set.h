@@ -66,13 +66,15 @@ void check_vocabulary(const std::string& trained_on,
 // Holds a string for each of the ids 0, 1, ...; empty if the strings are not known.
 using TokenTexts = std::vector<std::string>;
 
-// Reads the tokens in the content of a vocabulary file, or "". Pieces are returned as by
-// shown_piece(). Throws FormatError if a token is not a string.
+// Returns the strings of the tokens in a vocabulary file. `vocabulary_text` is the content of the
+// file; if it is empty, the result is empty. Pieces are returned in the form of shown_piece().
+// Throws FormatError if a token is not a string.
 TokenTexts read_token_texts(const std::string& vocabulary_text);
-// Returns a piece without the escapes of ql-vocabulary(5), but writes a byte that is not UTF-8 like
-// <0xC3>.
+// Decodes the escapes of ql-vocabulary(5) in a piece. Then replaces each byte that is not part of
+// valid UTF-8 by a text such as <0xC3>.
 std::string shown_piece(const std::string& piece);
-// Does the same as read_token_texts(), but returns the bytes of each token (of <eos>: its name).
+// Does the same as read_token_texts(), but returns the bytes that each token stands for. For <eos>
+// returns its name.
 TokenTexts read_token_bytes(const std::string& vocabulary_text);
 
 }  // namespace ql::eval

@@ -31,9 +31,8 @@ struct LossSums {
   double standard_error() const;
 };
 
-// Holds the result of an evaluation. The inherited sums are over all targets. If units are not read
-// independently, a stream has one target fewer than tokens, because nothing precedes its first
-// token.
+// Holds the result of an evaluation. The inherited sums are over all targets. In an unbroken stream
+// every token is a target, except the first, because no token precedes it.
 struct Evaluation : LossSums {
   LossSums known;           // over the targets that are not <unk>
   std::int64_t batch = 0;   // columns read in parallel
@@ -90,11 +89,12 @@ using TargetProgress = std::function<void(std::int64_t targets_done)>;
 
 // Names the units of a text whose losses are added up.
 enum class Unit {
-  kLine,         // ends with <eos>
-  kDoubledLine,  // begins and ends with <eos>, as in the One Billion Word corpus; after its end,
-                 // any other token begins a line, too
+  kLine,  // ends with the token of line_end_of() (eval/units.h), usually <eos>
+  // A doubled line begins and ends with <eos>, as in the One Billion Word corpus. The token after a
+  // line's end begins the next line, even if this token is not <eos>.
+  kDoubledLine,
   kDocument,
-  // This is a word with the whitespace in its tokens. UnitSum::text is the word alone.
+  // The tokens of a word may include whitespace around the word. UnitSum::text leaves it out.
   kWord,
   kToken,  // each token, for a TokenSink
   kWhole   // the complete stream
@@ -110,13 +110,14 @@ struct Begin {
 };
 
 struct EvaluationOptions {
-  std::int64_t batch = 0;  // 0: layer by layer; else step by step with at most this many columns
+  // 0: the stream is evaluated layer by layer. A positive number: it is evaluated step by step, in
+  // at most this many parts (columns) that are read in parallel.
+  std::int64_t batch = 0;
   // Number of tokens that go through a layer at once; 0: the available memory decides.
   std::int64_t chunk = 0;
   std::int64_t stride = 0;  // targets that a window scores, see above; 0: no sliding windows
-  // If the stream is read layer by layer, memory is emptied and a new segment begins after each run
-  // of this many tokens; 0: never. So the mean loss at each distance from a reset shows the value
-  // of context.
+  // After every run of this many tokens, memory is emptied and a new segment begins; 0: never. An
+  // evaluation step by step (`batch` > 0) ignores this option.
   std::int64_t reset = 0;
   net::Lengths lengths;
   // If `alone` is given, every unit of this kind is read independently of the others
@@ -127,17 +128,18 @@ struct EvaluationOptions {
   std::optional<shard::TokenId> unknown;  // the vocabulary's <unk>
   TargetSink sink;                        // if given, gets the scored targets
   TargetProgress progress;
-  // If given, the map gets the attention of the queries whose newest token is followed by a scored
-  // target, in every layer. It is filled only if the stream is read layer by layer.
+  // If given, the map gets the attention of every layer. A query counts only if the target after
+  // the query's newest token is scored. An evaluation step by step (`batch` > 0) leaves the map
+  // empty.
   nn::AttentionMap* attention_map = nullptr;
-  // If the stream is read layer by layer, the sink also gets this many of the likeliest tokens at
-  // each target.
+  // For each target, `sink` also gets this many of the likeliest tokens. An evaluation step by step
+  // (`batch` > 0) ignores this option.
   std::int64_t top = 0;
   // Targets before this position are read but not scored.
   std::int64_t first_target = 0;
-  // The processes of a group share the work: each reads a part of the stream. A part begins with a
-  // warm-up, as a column does. All processes return the same sums. The sink gets only the targets
-  // of its own process.
+  // The processes of a group share the work: each process scores one part of the stream. Before
+  // this part it reads the earlier segments on which the scores depend. All processes return the
+  // same sums. In each process, `sink` gets only the targets of that process's part.
   machine::ProcessGroup* group = nullptr;
 };
 
@@ -149,8 +151,9 @@ bool has_memory(const net::Geometry& geometry);
 void check_stride(const net::Geometry& geometry, std::int64_t stride);
 
 // Throws Error for a stream of fewer than two tokens and for ids outside the model's vocabulary.
-// Throws ConfigError for lengths that do not fit the network, and layer by layer for a stride that
-// check_stride() refuses. Throws Interrupted if a signal requests a stop.
+// Throws ConfigError for lengths that do not fit the network. If options.batch is 0, also throws
+// ConfigError for a stride that check_stride() refuses. Throws Interrupted if a signal requests a
+// stop.
 Evaluation evaluate(const nn::Model& model, const TokenSource& source,
                     const EvaluationOptions& options);
 

@@ -9,14 +9,15 @@
 
 namespace ql::eval {
 
-// On a GPU at most this many logits, or one row of them, exist at a time.
+// On a GPU at most this many logits exist at a time, except if a single row has more.
 constexpr std::int64_t kLogitsPerBlock = std::int64_t{1} << 23;
-// On the CPU this is the limit for each thread that needs all logits of a row.
+// On the CPU a thread that looks for the likeliest tokens holds at most this many logits at a time,
+// except if a single row has more.
 constexpr std::int64_t kLogitsPerPiece = std::int64_t{1} << 20;
-// This is the largest number of rows in a piece of work on the CPU. For losses no limit on logits
-// applies, because our kernels never hold all logits of a row.
+// This is the largest number of rows in a piece of work on the CPU. A piece that computes losses
+// has no other limit, because the kernels for losses never hold all logits of a row.
 constexpr std::int64_t kRowsOfPiece = kernels::kFewSoftmaxRows;
-// At most this many likely tokens, or those of one block, are held at a time.
+// At most this many likely tokens are held at a time, except if a single block of rows gives more.
 constexpr std::int64_t kMostLikely = (std::int64_t{64} << 20) / sizeof(LikelyToken);
 
 static std::int64_t rows_of_block(const nn::Model& model) {

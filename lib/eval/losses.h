@@ -19,7 +19,7 @@ at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
                             const at::Tensor& targets);
 
 // Returns the `top` likeliest tokens for states [rows, d_model], row by row, the likeliest first.
-// The log probabilities, too, exist only for a block of rows at a time.
+// The log probabilities exist only for a block of rows at a time.
 std::vector<LikelyToken> likeliest_in_blocks(const nn::Model& model, const at::Tensor& states,
                                              std::int64_t top);
 

@@ -160,11 +160,12 @@ void IndependentScorer::score(std::int64_t segments) {
       at::tensor(std::vector<std::int64_t>(inputs_.begin(), inputs_.begin() + count))
           .view({segments, segment()});
   std::vector<nn::Places> scored(static_cast<std::size_t>(segments));
-  // Without a begin token the first token of a unit is not a target, so positions have gaps.
+  // Without a begin token the first token of a unit is not a target, so `positions` leaves it out.
   std::vector<std::int64_t> places, ids, positions;
   for (; !targets_.empty() && targets_.front().place < count; targets_.pop_front()) {
     const Target& target = targets_.front();
-    // Every input of a unit except the last has a target, so a segment is scored from place 0 on.
+    // Only the last input of a unit has no target. So the scored places of a segment always begin
+    // at 0, and only their end is set here.
     scored[static_cast<std::size_t>(target.place / segment())].end = target.place % segment() + 1;
     places.push_back(target.place);
     ids.push_back(target.id);

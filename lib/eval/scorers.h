@@ -19,17 +19,18 @@ namespace ql::eval {
 class Scorer {
  public:
   virtual ~Scorer() = default;
-  // Scores all complete segments (with a stride: windows) that have arrived. Call this before
-  // waiting for more of the stream.
+  // Scores all complete segments that have arrived. With options.stride, scores all complete
+  // sliding windows instead. Call this before waiting for more of the stream.
   virtual void put_waiting() = 0;
   // Ends the stream, and its last unit, and scores the remaining targets.
   virtual void finish() = 0;
   const Evaluation& evaluation() const { return evaluation_; }
 
  protected:
-  // options.chunk is the number of tokens that go through a layer at once; 0 stands for
-  // automatic_segments(). It is rounded down to complete segments, but at least one. `name` is the
-  // stream's name in messages. The model must outlive this object.
+  // options.chunk is the number of tokens that go through a layer at once. It is rounded down to
+  // complete segments, but not below one segment. If it is 0, automatic_segments() chooses the
+  // number of segments. `name` is the stream's name in messages. The model must outlive this
+  // object.
   Scorer(const nn::ModelAtLengths& model, std::string name, const EvaluationOptions& options);
   std::int64_t segment() const { return model_.geometry().lengths.segment; }
 
@@ -41,8 +42,8 @@ class Scorer {
   Evaluation evaluation_;
 };
 
-// Scores one stream while it arrives. The stream's first token is not a target. With a stride the
-// rows of a chunk are overlapping windows instead of segments.
+// Scores one stream while it arrives. The stream's first token is not a target. With options.stride
+// the network reads overlapping windows instead of consecutive segments.
 class StreamScorer : public Scorer {
  public:
   StreamScorer(const nn::ModelAtLengths& model, std::string name, const EvaluationOptions& options);
@@ -72,16 +73,19 @@ class StreamScorer : public Scorer {
   void score(std::int64_t count);
 
   std::vector<std::int64_t>
-      waiting_;                // pending tokens, beginning with the first of the next window
-  std::int64_t context_ = 0;   // pending tokens whose targets earlier windows scored
+      waiting_;  // pending tokens, beginning with the first token of the next window
+  // This many tokens at the beginning of waiting_ are only context for the next window: their
+  // targets are already scored.
+  std::int64_t context_ = 0;
   std::int64_t position_ = 0;  // of the first token whose target is not yet scored
   shard::DocumentAges documents_;
 };
 
 // Scores the units of a stream, such as its lines, independently of each other. Every unit begins
 // with an empty memory and, if there is a begin token, with this token. Every unit begins a new
-// segment, and the unit's last segment is padded. Several units are read together, like the
-// segments of one stream: the memory is reset at each unit as at a document (nn/memory.h).
+// segment, and the unit's last segment is padded. Segments of several units go through a layer
+// together. The memory is reset at the beginning of each unit, as nn/memory.h resets it at
+// documents.
 class IndependentScorer : public Scorer {
  public:
   // `begin` is read before every unit, so that the unit's first token is a target. Without `begin`
@@ -106,11 +110,14 @@ class IndependentScorer : public Scorer {
   void score(std::int64_t segments);
 
   std::optional<shard::TokenId> begin_;
-  std::vector<std::int64_t> inputs_;  // padded to complete segments, except for the open unit
-  std::vector<std::int64_t> ages_;    // per segment in inputs_: number of its unit's earlier inputs
-  std::deque<Target> targets_;        // of the tokens in inputs_
-  std::int64_t of_unit_ = 0;          // number of inputs of the open unit
-  std::int64_t position_ = 0;         // of the next token of the stream
+  // These are the inputs (tokens and begin tokens) that the network has not read yet. The last
+  // segment of a unit is padded when the unit ends.
+  std::vector<std::int64_t> inputs_;
+  // For each segment in inputs_, this is the number of inputs that the unit has before the segment.
+  std::vector<std::int64_t> ages_;
+  std::deque<Target> targets_;  // of the tokens in inputs_
+  std::int64_t of_unit_ = 0;    // inputs of the current unit so far; 0 between units
+  std::int64_t position_ = 0;   // of the next token of the stream
 };
 
 }  // namespace ql::eval

@@ -1,5 +1,5 @@
-// Chooses the sizes of chunks, estimates memory, and plans and evaluates parallel columns of a
-// stream.
+// Chooses how many segments go through a layer at once, estimates memory, and evaluates a stream in
+// parts that are read in parallel (columns).
 
 #include "eval/stream_columns.h"
 
@@ -27,7 +27,8 @@ constexpr double kShareOfAvailable = 1.0 / 8;
 constexpr double kDeviceBytes = 1024.0 * (1 << 20);
 
 // Returns the system's available memory, rounded down to a power of two. So a second run usually
-// has the same shapes of matrix products, which decide the last digits of the results.
+// reads the same number of segments at once. Another number could change the last digits of the
+// results.
 double steadily_available_bytes() {
   const std::int64_t available = available_bytes();
   return available == 0 ? kMostBytes / kShareOfAvailable
@@ -47,9 +48,9 @@ struct LayerSize {
     d_inner = static_cast<double>(of_stage.d_inner);
   }
 
-  // Returns the number of elements that one segment of a chunk holds: states before and after the
-  // layer, and keys and values. Output states that have a memory have a separate window for every
-  // segment.
+  // Returns the number of elements that `stage` needs for each segment that is read at once. If the
+  // stage feeds a layer, these are the states before and after the layer, and keys and values. If
+  // not, they are the stage's states and, if the stage has a memory, a window for each segment.
   double of_chunk(const net::Network& network, const net::Stage& stage) const {
     const auto segment = static_cast<double>(stage.segment);
     const auto keys = static_cast<double>(stage.segment_keys());
@@ -58,7 +59,8 @@ struct LayerSize {
       return (stage.memory > 0 ? memory + 2 * segment : segment) * d_model;
     }
     double keys_values = keys;
-    // In these cases the memory does not share its keys and values with a segment.
+    // In these cases the keys and values of states that enter the memory are held a second time
+    // (LayerwiseStep::layer() in nn/step.cpp).
     if (stage.memory > 0 && (stage.keys_per_state > 1 || stage.new_states < stage.segment)) {
       keys_values += static_cast<double>(stage.new_states);
     }
@@ -68,8 +70,8 @@ struct LayerSize {
       states += static_cast<double>(stage.memory) + segment + compressed;
       keys_values += 2 * compressed;
     }
-    // In copies of the memories, the states of other documents are replaced. So the memories have
-    // keys and values of their own.
+    // To reset a memory at documents, some of its keys and values are replaced. So each segment has
+    // its own copy of the keys and values of its memory.
     if (network.reset_memory_at_documents) keys_values += memory;
     return states * d_model + 2 * keys_values * d_heads;
   }
@@ -187,7 +189,8 @@ std::int64_t columns_that_fit(const net::Network& network, const net::Geometry& 
   return least;
 }
 
-// Plans the columns, runs their groups step by step, and computes the losses.
+// The rest of this file cuts a stream into columns (parts that are read in parallel) and scores
+// them.
 
 static std::int64_t divide_up(std::int64_t a, std::int64_t b) {
   return a / b + (a % b != 0 ? 1 : 0);
@@ -218,8 +221,8 @@ std::vector<Column> plan_columns(std::int64_t segments, std::int64_t warm_up, st
 
 namespace {
 
-// Holds the consecutive targets of one column in one step, beginning with the target of the
-// segment's first token.
+// Describes the targets of one segment, beginning with the target of the segment's first token.
+// `column` is the index of the part of the stream (Column) to which the segment belongs.
 struct TokenRun {
   std::int64_t column = 0;
   std::int64_t position = 0;  // of the first target, in the stream

@@ -17,23 +17,23 @@ namespace ql::eval {
 // Returns the bytes (in float32) that one segment needs in the layer that needs most.
 double bytes_per_segment(const net::Network& network, const net::Geometry& geometry);
 
-// Returns the default number of segments in a chunk, at least 1. On the CPU a chunk fills 128 MiB
-// or, if that is less, an eighth of the available memory after its rounding down to a power of two.
-// Longer chunks are slower, because their tensors leave the caches between two operations. On a GPU
-// a chunk fills 1 GiB, because short chunks leave the GPU idle.
+// Returns the default number of segments in a chunk (the segments that go through a layer at once),
+// at least 1. On the CPU a chunk fills an eighth of the available memory, but at most 128 MiB. The
+// available memory is first rounded down to a power of two. Longer chunks are slower, because their
+// tensors leave the caches between two operations. On a GPU a chunk fills 1 GiB, because short
+// chunks leave the GPU idle.
 std::int64_t automatic_segments(const net::Network& network, const net::Geometry& geometry,
                                 const c10::Device& device);
 
-// Returns the bytes that the CPU holds at once for a chunk of automatic_segments(), or for the
-// complete stream if its `tokens` are fewer (nn/step.cpp). A chunk takes fewer bytes than its
-// segments would take separately, because consecutive segments share the keys and values of their
-// memories.
+// Returns the bytes that the CPU holds at once when a stream of `tokens` tokens is read layer by
+// layer (nn/step.cpp). A layer reads automatic_segments() segments at once, or all segments of a
+// shorter stream. Together the segments take fewer bytes than separately, because consecutive
+// segments share the keys and values of their memories.
 std::int64_t chunk_bytes(const net::Network& network, const net::Geometry& geometry,
                          std::int64_t tokens, int threads);
 
-// Returns the bytes that `columns` columns hold on the CPU when they are read in parallel, step by
-// step (eval/stream_columns.cpp). The result includes `cursor_bytes` for each column, for reading
-// the data.
+// Returns the bytes that the CPU holds at once when it reads `columns` columns (parts of a stream)
+// in parallel. The result includes `cursor_bytes` for each column, for reading the data.
 std::int64_t columns_bytes(const net::Network& network, const net::Geometry& geometry,
                            std::int64_t columns, int threads, std::int64_t cursor_bytes);
 
@@ -50,10 +50,10 @@ std::int64_t columns_that_fit(const net::Network& network, const net::Geometry& 
 // are zero before segment 0 and are passed on at segment boundaries. A column that begins inside a
 // segment would therefore compute other states.
 
-// Describes a column: it reads segments [read_from, end) and scores [score_from, end). If read_from
-// is 0, the column starts with zero memories, as the single reader does. Otherwise it reads at
-// least `warm_up` segments before it scores. After these, nothing depends on the memories that it
-// started with.
+// Describes a column, a part of the stream that is read in parallel with others. A column starts
+// with zero memories, reads the segments [read_from, end), and scores the segments
+// [score_from, end). If read_from is above 0, at least warm_up_segments() segments are read before
+// the scored ones, so that no score depends on the zero memories.
 struct Column {
   std::int64_t read_from = 0;
   std::int64_t score_from = 0;

@@ -43,9 +43,10 @@ void run_sweep(const SweepOptions& options, const std::function<void(const Json&
 
 // Evaluates one checkpoint with one choice of lengths on one data set, unit by unit (eval/units.h).
 // The sink gets every sum as soon as it is known; for Unit::kToken, `token_sink` gets every token
-// instead. Returns the report_row() of the evaluation. Throws UsageError if options.top exceeds the
-// vocabulary, and if the options do not make exactly one row, of a checkpoint. Also throws the
-// errors of score_units().
+// instead. Returns the report_row() of the evaluation. Throws UsageError unless `options` has
+// exactly one checkpoint, one data set and one choice of lengths, and no unigram model. Throws
+// UsageError if options.top exceeds the size of the vocabulary. Also throws the errors of
+// score_units().
 Json run_unit_study(const SweepOptions& options, Unit unit, const UnitSums::Sink& sink,
                     const TokenSink& token_sink = {});
 

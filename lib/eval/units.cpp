@@ -62,8 +62,8 @@ class LineEnds {
 
   // Takes a token; returns true if it ends a line.
   bool after(std::int64_t id) {
-    // Any token opens a doubled line, not only <eos>, so only the first line is wrong when a stream
-    // begins inside a line.
+    // A doubled line should begin with <eos>, but any token may begin it. So if a stream begins
+    // inside a line, the next <eos> ends this line, and all later lines are found correctly.
     const bool opens = doubled_ && !inside_;
     inside_ = opens || id != static_cast<std::int64_t>(line_end_);
     return !inside_;
@@ -128,12 +128,11 @@ class Words {
   std::string text_;
 };
 
-// Reads a stream once. The tokens go to a scorer, and the losses of the tokens to the sums of
-// units.
+// Reads a stream once: passes its tokens to a scorer, and adds up their losses for each unit (line,
+// document, word).
 class UnitScoring : public shard::TokenSink {
  public:
-  // `vocabulary_text` returns the content of the vocabulary file, or "". It is called only for
-  // tokens, words, lines and independent units.
+  // `vocabulary_text` returns the content of the vocabulary file, or "" if there is none.
   UnitScoring(const nn::Model& model, const DataSet& data,
               const std::function<std::string()>& vocabulary_text, const UnitOptions& options,
               const UnitSums::Sink& sink)

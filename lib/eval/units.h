@@ -43,7 +43,9 @@ class UnitSums {
 
  private:
   struct Unit {
-    std::int64_t end = 0;  // position after the last target before the unit's end
+    // This is the position after the unit's last target. A unit without targets has the `end` of
+    // the unit before it.
+    std::int64_t end = 0;
     std::int64_t unknown_targets = 0;
     std::optional<std::string> text = {};
   };
@@ -66,8 +68,9 @@ class UnitSums {
 // Gets targets as a TargetSink does, and the strings of all ids.
 using TokenSink = std::function<void(const ScoredTargets& targets, const TokenTexts& texts)>;
 
-// score_units() does not call `sink` of EvaluationOptions, and sets `unknown` from the data. `top`,
-// at most the size of the vocabulary, is only for Unit::kToken.
+// score_units() ignores the inherited `sink`, and takes the inherited `unknown` from the vocabulary
+// of the data. The inherited `top` is only for Unit::kToken, and is at most the size of the
+// vocabulary.
 struct UnitOptions : EvaluationOptions {
   Unit unit = Unit::kLine;
   TokenSink token_sink = {};  // only for Unit::kToken
@@ -75,17 +78,23 @@ struct UnitOptions : EvaluationOptions {
 
 struct UnitScores {
   Evaluation evaluation;
-  DataSet data;  // the tokens of `data` can no longer be read
+  DataSet data;  // only describes the data: `source` has no functions to read tokens
 };
 
 // Scores the units of the data at `path`. Opens the data as open_data() does, but reads a stream
 // while it arrives, without keeping it. If the stream is damaged, the units reported before were
-// complete. Throws Error for lines if line_end_of() finds no line end, for words if the texts of
-// tokens are not known, and for independent units if a begin token is wanted but not known. Also
-// throws the errors of open_data(), check_vocabulary() and evaluate(), and UsageError for a begin
-// token outside the vocabulary. An empty stream is always refused. A stream of a single token has
-// no target, so Unit::kWhole and Unit::kToken refuse it, unless units are independent. Progress is
-// reported after every chunk. For Unit::kToken `sink` is not called.
+// complete. Progress is reported after every chunk. For Unit::kToken `sink` is not called.
+//
+// Throws Error in these cases:
+// - The units are lines, and line_end_of() finds no token that ends them.
+// - The units are words, and the texts of the tokens are not known.
+// - Independent units need a begin token, and none is given or known.
+// - The data has no tokens.
+// - The data has a single token, and options.unit is Unit::kWhole or Unit::kToken. With independent
+//   units, a single token is accepted.
+//
+// Throws UsageError for a begin token outside the vocabulary. Also throws the errors of
+// open_data(), check_vocabulary() and evaluate().
 UnitScores score_units(const nn::Model& model, const std::string& model_name,
                        const std::optional<shard::VocabularyInfo>& trained_with,
                        const std::string& path, const UnitOptions& options,
@@ -93,9 +102,9 @@ UnitScores score_units(const nn::Model& model, const std::string& model_name,
 
 // Finds the token that ends a line.
 
-// Returns <eos>. If there is none, returns the line-feed token of a vocabulary of characters, bytes
-// or pieces. If there is none either, returns nothing: lines cannot be separated. `text` returns
-// the content of the vocabulary file, or "".
+// Returns <eos>. If the vocabulary has no <eos>, returns the line-feed token of a vocabulary of
+// characters, bytes or pieces. If it has no line feed either, returns nothing: lines cannot be
+// separated. `text` returns the content of the vocabulary file, or "".
 std::optional<shard::TokenId> line_end_of(const shard::VocabularyInfo& vocabulary,
                                           const std::function<std::string()>& text);
 
