@@ -18,19 +18,21 @@ namespace ql::generate {
 
 namespace {
 
-// When the window slides, the network reads the tokens that stay in it again, this many tokens of
-// every row at a time. The number does not depend on the number of rows, so a sample has the same
-// bits in a batch of any size.
+// When the window has slid, the network reads all tokens of the window, at most this many of every
+// row at a time. This limit does not depend on the number of rows, so a sample has the same bits in
+// a batch of any size.
 constexpr std::int64_t kReadAtOnce = 64;
 
 // Describes a prompt that was read. The objects to which it has references must outlive it.
 struct Prompt {
   std::int64_t number;                      // of this prompt, from 0
-  const nn::DecodeState& growing;           // of one stream, after the prompt
-  const at::Tensor& state;                  // [1, 1, d_model], of the last token
+  const nn::DecodeState& growing;           // the state of decoding at the prompt's end
+  const at::Tensor& state;                  // [1, 1, d_model], of the prompt's last token
   const std::vector<std::int64_t>& window;  // tokens of the current window, if windows slide
   const RecentTokens& recent;
-  std::int64_t in_a_row;  // 1 if the prompt ends with options.until, else 0
+  // This is how often options.until has come in a row: 0 or 1, because only the prompt's last token
+  // counts.
+  std::int64_t in_a_row;
 };
 
 class Samples {
@@ -52,7 +54,7 @@ class Samples {
     std::iota(rows_.begin(), rows_.end(), std::size_t{0});
   }
 
-  // Decodes the samples. Throws Interrupted.
+  // Generates the tokens of the samples. Throws Interrupted if a signal requests a stop.
   void make(const Generator::Sink& sink, const Generator::Pause& pause) {
     const kernels::BatchInvariant apart;
     const auto count = static_cast<std::int64_t>(samples_.size());
@@ -182,7 +184,7 @@ class Samples {
   std::int64_t position_ = 0;
 };
 
-// At most this many samples are decoded as a batch, so that the weights are read once for all of
+// At most this many samples are generated as a batch, so that the weights are read once for all of
 // them.
 constexpr std::int64_t kSideBySide = 64;
 // A batch of several samples takes at most the available memory divided by this number.
@@ -255,7 +257,8 @@ void Generator::put(const shard::TokenId* ids, std::size_t count) {
     const std::int64_t windows = (beyond + options_.stride - 1) / options_.stride;
     waiting_.erase(waiting_.begin(), waiting_.begin() + windows * options_.stride);
   }
-  // The last token stays pending, because generate() needs its state.
+  // The last token stays in waiting_: generate() reads it, and chooses the next token from its
+  // state.
   while (static_cast<std::int64_t>(waiting_.size()) > segments_ * segment()) {
     read_segments(segments_);
   }

@@ -23,9 +23,9 @@ struct GenerationOptions {
   std::optional<shard::TokenId> until;  // the token that ends a sample
   std::int64_t until_times =
       1;  // how often `until` has to come in a row; the prompt's last token counts, too
-  // In a network without memory a full window slides by this many tokens, and the network reads the
-  // tokens that stay in it again. So tokens have the context of an evaluation with the same stride.
-  // 0: the window slides by its length, and its first token sees no earlier token.
+  // In a network without memory, this many of the oldest tokens leave a full window. The network
+  // then reads the remaining tokens again. So tokens have the context of an evaluation with the
+  // same stride. 0: all tokens leave a full window, and the next token sees no earlier token.
   std::int64_t stride = 0;
 };
 
@@ -57,8 +57,8 @@ class Generator {
 
   // Call this before put() if the prompt's next token begins a document.
   void begin_document();
-  // Takes the prompt's next tokens. Complete segments go through the network layer by layer. Throws
-  // Error for an id outside the vocabulary, and Interrupted if a signal requests a stop.
+  // Takes the prompt's next tokens. Throws Error for an id outside the vocabulary, and Interrupted
+  // if a signal requests a stop.
   void put(const shard::TokenId* ids, std::size_t count);
   std::int64_t prompt_tokens() const { return position_; }
   // Ends the prompt, which must not be empty, and generates its samples. Throws Interrupted.

@@ -20,8 +20,8 @@ struct SamplingRules {
   // Divides the logits. 0: the likeliest token is always chosen.
   double temperature = 1;
   std::int64_t top_k = 0;  // keeps the k likeliest tokens; 0: all
-  // Sorts the tokens that top_k keeps by probability, and keeps the shortest beginning of this list
-  // whose sum is at least this share of the total (Holtzman et al., 2020).
+  // Keeps tokens, the likeliest first, until their probabilities add up to this share of the total
+  // over the tokens that top_k keeps (Holtzman et al., 2020).
   double top_p = 1;
   // Keeps the tokens that have at least this fraction of the likeliest token's probability.
   double min_p = 0;
