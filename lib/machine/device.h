@@ -106,10 +106,11 @@ Precision set_up_precision(const c10::Device& device, Precision wanted,
 std::string products_on_cpu(Precision precision);
 
 // While an Autocast object lives, LibTorch's matrix products on `device` in this thread round their
-// operands to `precision`, if this is bfloat16 or float16. On the CPU they do so only under
-// OperationsOnly, because our own kernels round if the weights have rounded copies
-// (kernels/product.h). nn::ModelPrecision makes the copies and an Autocast object. A backward pass
-// has the precision of its forward pass if the backward pass ends before this object is destroyed.
+// operands to `precision`, if this is bfloat16 or float16. On the CPU an Autocast object matters
+// only to tests that make LibTorch compute there (OperationsOnly). Otherwise our own kernels
+// compute on the CPU, and they round where nn::ModelPrecision has made rounded copies of the
+// weights. A backward pass has the precision of its forward pass if the backward pass ends before
+// this object is destroyed.
 class Autocast {
  public:
   Autocast(const c10::Device& device, Precision precision);

@@ -47,9 +47,9 @@ std::string set_first(const Store& store, const std::string& key, const std::str
   return {found.begin(), found.end()};
 }
 
-// Throws the reason why a job ends or does not begin. In the store a reason begins with a number.
-// For a process that a signal stopped, this is the signal's number, as in "15 in process 1 of 2 on
-// host b". An error message follows the number 0.
+// Throws the exception for `text`, the reason why a job ends or does not begin. If signal 15
+// stopped process 1, `text` is "15 in process 1 of 2 on host b". If an error is the reason, `text`
+// is "0 " and the error message.
 [[noreturn]] void throw_end(const std::string& where, const std::string& text) {
   const std::string words = text.substr(text.find(' ') + 1);
   if (const int signal = std::stoi(text); signal != 0) throw Interrupted(signal, words);
@@ -168,12 +168,13 @@ std::string missing(const Store& store, const LaunchedProcess& process, Seconds 
 }
 
 // Enters this process in the store under its rank, and waits for the others. Returns a JSON array
-// with the facts of every process, or the reason why the job does not begin. A process that comes
-// too late does not disturb a job that has begun.
+// with the name and the addresses of every process, or the reason why the job does not begin. A
+// process that comes too late does not disturb a job that has begun.
 std::string take_place(const Store& store, const LaunchedProcess& process, Json own,
                        Seconds patience) {
   const auto deadline = Clock::now() + patience;
-  own["arrival"] = store->add("came", 1);  // makes the facts of every process different
+  // If two processes have one rank by mistake, this number makes their entries different.
+  own["arrival"] = store->add("came", 1);
   const std::string name = own.at("name").get<std::string>();
   const std::string first = set_first(store, "size", fmt::format("{} {}", process.size, name));
   if (std::stoi(first) != process.size) {
@@ -182,7 +183,8 @@ std::string take_place(const Store& store, const LaunchedProcess& process, Json 
         fmt::format("differs between {} and {}", name, first.substr(first.find(' ') + 1)),
         "start all processes with the same WORLD_SIZE");
     set_first(store, "members", fmt::format("0 {}", error.what()));
-    // A process that seemed to be the only one has begun already, so its job is ended here.
+    // The first process had WORLD_SIZE 1, so it did not wait for others and is working already. The
+    // key "end" stops it.
     if (std::stoi(first) == 1) set_first(store, "end", fmt::format("0 {}", error.what()));
     throw LostProcess(error);
   }
@@ -209,9 +211,9 @@ std::string take_place(const Store& store, const LaunchedProcess& process, Json 
   return found;
 }
 
-// Asks which processes wait. Returns the error message of the process that asked first. Also
-// returns the ranks of the processes that do not answer in time: they have ended, are silent, or
-// compute.
+// Asks all processes to report whether they are waiting for a sum. Returns the ranks of those that
+// do not answer in time: they have ended, are silent, or compute. Also returns `own_words`, the
+// error message of this process, or the error message of another process that asked earlier.
 std::pair<std::string, std::vector<int>> call_roll(const Store& store,
                                                    const LaunchedProcess& process,
                                                    const std::string& own_words) {
@@ -321,7 +323,8 @@ int Job::check(bool waits) {
           return std::pair(find_text(store, "end"), find_text(store, "stop"));
         });
   } catch (const NoAnswer&) {
-    return 0;  // the store's host may only be pausing, and every sum has a time limit
+    // The store's host may only be paused. If it is lost, the time limit of a sum ends the job.
+    return 0;
   }
   if (!end.empty()) throw_end(name(process_.rank), end);
   return stop.empty() ? 0 : std::stoi(stop);
@@ -385,7 +388,8 @@ void listen_for_others(const LaunchedProcess& process, Seconds patience) {
       log_line(LogLevel::kQuiet, fmt::format("error: {}", error.what()));
       ::kill(::getpid(), SIGTERM);
     } catch (const std::exception&) {
-      // For example, the port is not free. Then no other process finds this one.
+      // If this process cannot listen, for example because another program uses the port, no other
+      // process can find it, and it works alone.
     }
   }).detach();
 }

@@ -1,5 +1,5 @@
-// Connects the processes of a job, which compute together, by c10d's store of keys and texts. From
-// the store they learn how other processes ended, and which process is lost.
+// Connects the processes of a job through c10d's store, in which each of them can set and read
+// texts by keys. From the store the processes learn how others ended, and which process is lost.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -74,9 +74,9 @@ class Job {
   const std::string& name(int rank) const { return names_[static_cast<std::size_t>(rank)]; }
 
   // If the job has ended, throws the reason: LostProcess, or Interrupted with the signal that
-  // stopped a process. Otherwise returns the signal that asks one of the processes to stop. Returns
-  // 0 if there is not such a signal, or if the store is silent. When another process asks in lose()
-  // which processes wait, this process answers that it waits if `waits` is true.
+  // stopped a process. Otherwise returns the signal that asks one of the processes to stop, or 0 if
+  // there is none. Also returns 0 if c10d's store does not answer. `waits` is true if this process
+  // is waiting for a sum; other processes learn this in lose().
   int check(bool waits);
   // Makes check() return this signal, or an earlier one, in all processes.
   void ask_to_stop(int signal) { publish("stop", std::to_string(signal)); }

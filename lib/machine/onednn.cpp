@@ -1,4 +1,4 @@
-// Multiplies matrices by oneDNN, and keeps its prepared operations (primitives) for later products.
+// Multiplies matrices with oneDNN, and keeps prepared operations (primitives) for later products.
 
 #include "machine/onednn.h"
 

@@ -1,4 +1,4 @@
-// Multiplies matrices on the CPU by oneDNN, mainly matrices of bfloat16.
+// Multiplies matrices on the CPU with oneDNN, mainly matrices of bfloat16.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,8 +9,9 @@ namespace ql::machine {
 // columns] are both bfloat16 or both float32; result [rows, columns] is float32. If `bias`
 // [columns], float32 and contiguous, is defined, it is added to each row of the result. Each row of
 // the result must be contiguous. In `a` and in `b`, either each row or each column must be
-// contiguous. One thread computes the product; call this function in a piece (machine/threads.h).
-// Throws std::logic_error if this processor or this program cannot compute this product.
+// contiguous. Call this function inside for_pieces() or for_parts() (machine/threads.h), so that
+// one thread computes the product. Throws std::logic_error if this processor or this program cannot
+// compute this product.
 void multiply_by_onednn(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add,
                         const at::Tensor& bias = {});
 

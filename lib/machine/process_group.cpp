@@ -32,9 +32,9 @@ namespace {
 
 // A process checks at this interval for signals and for the end of the job.
 constexpr std::chrono::seconds kLook{1};
-// When a signal has asked a process to stop, the process waits this long for the others to make the
-// same call, so that all stop together after a checkpoint. Schedulers kill a process 30 seconds
-// after the signal.
+// A signal may ask a process to stop while it waits in a collective call. The process then waits
+// this long for the others to make this call, too, so that all stop together after a checkpoint.
+// Schedulers kill a process 30 seconds after the signal.
 constexpr std::chrono::seconds kLastWait{10};
 
 // A GlooSum begins to add up tensors by Gloo, in place.
@@ -170,8 +170,8 @@ struct ProcessGroup::Others {
     if (pending > 0) static_cast<void>(gloo_sum.release());
   }
 
-  // Throws if there is a reason not to wait any longer: the job has ended, or the time after a
-  // signal is over (kLastWait).
+  // Throws if the job has ended, or if a signal has asked this process to stop and kLastWait has
+  // passed since then.
   void look() {
     job.check(true);
     const int signal = stop_signal();

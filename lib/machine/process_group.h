@@ -74,8 +74,8 @@ class ProcessGroup {
   void require_same(const std::vector<Fact>& facts, const std::string& remedy);
 
   // Collective. Returns the signal that has asked one of the processes to stop, or 0. If several
-  // signals have come, returns the first of them in kStopSignals. Also sets `clock` to the first
-  // process's value, because one sum carries both values.
+  // signals have come, returns the first of them in kStopSignals. Also sets `clock`, if given,
+  // to its value in the first process. A single sum over the processes serves both purposes.
   int agree_on_stop(int signal_number, double* clock = nullptr);
 
   // Returns this process's part of `rows` rows. The parts follow each other in the order of ranks,

@@ -206,8 +206,8 @@ class OneThreadProducts {
   int before_ = 0;  // previous number of threads; 0: unchanged
 };
 
-// While an object lives, LibTorch, libraries that use OpenMP, and MKL do the work of this thread on
-// this thread alone. A parallel region would have the same effect; this class does not begin one.
+// While an object lives, LibTorch, MKL and libraries that use OpenMP do the work that this thread
+// gives them on this thread alone.
 class OneThread {
  public:
   OneThread() : before_(at::get_num_threads()) {
@@ -233,8 +233,8 @@ class OneThread {
   int before_, before_in_mkl_ = 0;
 };
 
-// Calls work(begin, end) for at most `threads` parts of [0, count). A single thread computes a
-// part, and nothing inside a part is divided.
+// Divides [0, count) into at most `threads` parts, and calls work(begin, end) for each part. Each
+// part is computed by one thread: libraries that work() calls do not use further threads.
 void share(std::int64_t count, int threads,
            const std::function<void(std::int64_t begin, std::int64_t end)>& work) {
   if (count <= 0) return;
@@ -255,7 +255,8 @@ void share(std::int64_t count, int threads,
     const OneThread one_thread;
     run(0, count);
   } else {
-    // A single task would not begin a parallel region, so a second, empty task is added.
+    // Inside a parallel region libraries use one thread. A single task would not begin a region, so
+    // a second, empty task is added.
     at::parallel_for(0, 2, 1, [&](std::int64_t begin, std::int64_t) {
       if (begin == 0) run(0, count);
     });

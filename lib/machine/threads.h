@@ -86,19 +86,19 @@ double microseconds_of(double products, double bytes);
 // 130 microseconds if it was sleeping.
 inline constexpr double kPayingMicroseconds = 10;
 
-// Returns how many threads, from 1 to `threads`, save time for work that takes one thread
-// `microseconds`.
+// Returns how many threads, from 1 to `threads`, save time. `microseconds` is the time that one
+// thread would take for all the work.
 int threads_that_pay(double microseconds, int threads);
 
 // Divides [0, count) into at most threads_that_pay() parts, and calls work(begin, end) once for
-// each part. A single thread computes a part. `microseconds` is the time that one thread would take
-// for all parts. The parts depend on the number of threads, so use this function only if the bits
-// of a result do not depend on the parts. Gradients are recorded if the caller records them.
+// each part. Each part is computed by one thread. `microseconds` is the time that one thread would
+// take for all parts. The parts depend on the number of threads, so use this function only if the
+// bits of a result do not depend on the parts. Gradients are recorded if the caller records them.
 // Rethrows the exception of a part.
 void for_parts(std::int64_t count, double microseconds,
                const std::function<void(std::int64_t begin, std::int64_t end)>& work);
 
-// Stands for the `microseconds` of work in which every piece is worth a thread.
+// With this value of `microseconds`, for_pieces() uses all threads if it has enough pieces.
 inline constexpr double kLongWork = 1e9;
 
 // Calls work(first, count) for rows [0, rows) in pieces of `size` rows; the last piece may be
@@ -110,7 +110,7 @@ void for_pieces(std::int64_t rows, std::int64_t size,
                 const std::function<void(std::int64_t first, std::int64_t count)>& work,
                 double microseconds = kLongWork);
 
-// Returns true if this thread is computing a piece or a part.
+// Returns true if this thread is running a work() of for_pieces() or for_parts().
 bool in_piece();
 
 }  // namespace ql::machine
