@@ -16,12 +16,12 @@ using shard::TokenId;
 // kMostIds would only cost time.
 constexpr std::size_t kFewestIds = 4, kMostIds = 4096;
 
-// Leaves out the first of every `step` ids. Returns true when nearly all other ids are small,
-// unless all ids are small. The small ids may be the upper parts of wider ids: such parts are at
-// most 3, because the largest vocabularies in use have some 260,000 entries.
+// Returns true if every `step` ids look like the parts of one wider id, lowest part first. Nearly
+// all upper parts are then at most 3, because the largest vocabularies in use have some 260,000
+// entries. Returns false if all parts are that small: these may be ids of a tiny vocabulary.
 static bool is_sparse(const TokenId* ids, std::size_t count, std::size_t step) {
   if (count < 2 * step) return false;
-  constexpr std::size_t kEnough = 256;  // fewer ids may be small by chance
+  constexpr std::size_t kEnough = 256;  // with fewer ids, all upper parts must be 0
   const TokenId largest_upper = count < kEnough ? 0 : 3;
   std::size_t upper = 0, small = 0;
   bool all_small = true;
@@ -167,8 +167,8 @@ void IdReader::decode() {
 }
 
 constexpr std::int64_t kHeaderBytes = 1024;
-// These are the magic numbers and versions of files with GPT-2's ids (16 bits) and with Llama 3's
-// ids (32 bits). They show llm.c the width.
+// A token file of llm.c begins with a magic number and a version: kMagic16 and kVersion16 if the
+// ids have 16 bits (GPT-2), kMagic32 and kVersion32 if they have 32 bits (Llama 3).
 constexpr std::uint32_t kMagic16 = 20240520, kVersion16 = 1;
 constexpr std::uint32_t kMagic32 = 20240801, kVersion32 = 7;
 
@@ -312,7 +312,8 @@ bool MegatronIndex::next_document(std::int64_t& tokens) {
 
 void write_megatron_index(const ForEachDocument& for_each_document, int bytes_per_id,
                           BufferedFile& file) {
-  // Calls use(tokens of a sequence, true for the last one of its document).
+  // Calls use(tokens, last) for each sequence. `tokens` is the number of its tokens; `last` is true
+  // for the last sequence of a document.
   const auto for_each_sequence = [&](const auto& use) {
     for_each_document([&](std::int64_t tokens) {
       for (; tokens > kLongestSequence; tokens -= kLongestSequence) use(kLongestSequence, false);

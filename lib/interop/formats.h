@@ -105,13 +105,14 @@ constexpr WidthOptions kImportWidths = {"--format nanogpt", "--format u32"};
 void check_width(int bytes_per_id, const shard::VocabularyInfo& vocabulary,
                  const WidthOptions& options);
 
-// Logs a warning when the first ids look like parts of wider ids: in little-endian order (nearly)
-// every second id is then at most 3.
+// Logs a warning when the first ids look like alternating lower and upper parts of wider ids:
+// nearly all upper parts are then very small.
 void warn_of_wider_ids(const std::string& name, int bytes_per_id, const shard::TokenId* ids,
                        std::size_t count, const WidthOptions& options);
 
-// Returns advice for input of these `bytes` in which an id is outside the vocabulary. The advice
-// says so if all ids would be inside when they are read as ids of 2 bytes, or as big-endian ids.
+// Returns advice for input of these `bytes` in which an id is outside the vocabulary. If reading
+// the bytes as big-endian ids, or as ids of 2 bytes, gives only ids inside the vocabulary, the
+// advice is to use this byte order or this width.
 std::string outside_id_advice(std::string_view bytes, int bytes_per_id,
                               std::int64_t vocabulary_size, const WidthOptions& options);
 
@@ -186,7 +187,7 @@ class MegatronIndex {
   MegatronIndex(const std::filesystem::path& path, std::int64_t data_bytes);
   IdType type() const { return type_; }
   // Stores the number of tokens of the next document, which may be 0, in `tokens`. Returns false
-  // after the last document. Throws FormatError unless the sequences fill the data without gaps.
+  // after the last document. Throws FormatError unless the documents fill .bin without gaps.
   bool next_document(std::int64_t& tokens);
 
  private:

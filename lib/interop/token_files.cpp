@@ -67,8 +67,8 @@ IdRun find_ids(const RandomAccessFile& file, const std::string& name, Format for
 
 bool is_plain(Format format) { return format == Format::kNanogpt || format == Format::kU32; }
 
-// Refuses a file of u16 ids if the vocabulary exceeds u16: llm.c writes u16 ids only for GPT-2's
-// vocabulary.
+// Refuses a file of u16 ids if the vocabulary has more than 65,536 entries. llm.c writes u16 ids
+// only for GPT-2's vocabulary, so a larger vocabulary is the wrong one.
 void check_llmc_width(const IdRun& run, const std::string& name,
                       const shard::VocabularyInfo& vocabulary) {
   if (run.type.bytes >= vocabulary.bytes_per_id()) return;
@@ -235,7 +235,7 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 constexpr WidthOptions kWidthOptions = {"--input u16", "--input u32"};
-// No id has this many digits. A file that consists of digits must not fill memory or the message.
+// An error message shows at most this many digits of a number, which may be as long as its file.
 constexpr std::size_t kMostShownDigits = 100;
 
 // Reads ids as text piece by piece, because lines may be longer than memory.
@@ -287,7 +287,7 @@ class TextIdReader {
     }
   }
 
-  // A number close to 64 bits or beyond is outside any vocabulary. Its digits are kept for the
+  // A number of almost 64 bits or more is outside any vocabulary. Its digits are kept for the error
   // message.
   void take_digit(char digit) {
     constexpr std::int64_t kLargest = INT64_MAX / 20;

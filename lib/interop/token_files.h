@@ -56,8 +56,9 @@ void export_tokens(shard::MultiReader& data, const std::filesystem::path& folder
 // end mark.
 
 // Reads decimal ids separated by whitespace, with one line per document; empty lines are ignored.
-// Throws FormatError, with the line number, for anything else and for ids outside the vocabulary;
-// for these the message ends with `outside_remedy`. Does not call finish() of the sink.
+// Throws FormatError, with the line number, for anything else and for ids outside the vocabulary.
+// The message about an id outside the vocabulary ends with `outside_remedy`. Does not call finish()
+// of the sink.
 void read_text_ids(
     InputFile& input, const shard::VocabularyInfo& vocabulary, shard::TokenSink& sink,
     const shard::TokensDone& done,
@@ -72,9 +73,9 @@ void read_raw_ids(InputFile& input, int bytes_per_id, const shard::VocabularyInf
                   shard::TokenSink& sink, const shard::TokensDone& done,
                   Content content = Content::kRawIds);
 
-// Returns the writer for `format`, an output format of the tools. "stream" is the token stream.
-// read_text_ids() reads "ids"; read_raw_ids() reads "u16" and "u32", which have no document
-// boundaries. Throws Error at once when the vocabulary's ids do not fit the width.
+// Returns a sink that writes one of four formats. "stream" is the token stream, and "ids" is text
+// with one line per document. "u16" and "u32" are raw ids without document boundaries. For "u16",
+// throws Error at once if the vocabulary has more than 65,536 entries.
 std::unique_ptr<shard::TokenSink> make_token_writer(const std::string& format, shard::ByteSink sink,
                                                     const shard::StreamHeader& header);
 
