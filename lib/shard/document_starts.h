@@ -22,8 +22,8 @@ namespace ql::shard {
 // positions where documents start. Tokens before the first start form a document, too.
 std::int64_t document_age(const std::vector<std::int64_t>& starts, std::int64_t position);
 
-// Computes the same for a stream whose document starts arrive during reading. Memory holds only the
-// starts after the last position given to age().
+// Computes document_age() for a stream, whose document starts arrive during reading. A stream may
+// have any length, so starts that are not needed any more are dropped.
 class DocumentAges {
  public:
   // Adds a document that starts at `position`. Positions ascend. A start must be added before age()
@@ -43,8 +43,8 @@ class DocumentAges {
 
 constexpr const char* kDocumentStartsFile = "documents.zst";
 
-// Reads the starts in order. Memory holds only one piece of the starts, because memory may be too
-// small for all of them.
+// Reads the starts in order, piece by piece, because the machine's memory may be too small for all
+// starts.
 class DocumentStartsReader {
  public:
   static constexpr std::int64_t kNone = INT64_MAX;
@@ -90,7 +90,7 @@ FileEntry write_document_starts(std::unique_ptr<NewFile> file, std::int64_t docu
 
 // Collects document starts whose number is not known yet. The first bytes of documents.zst state
 // the size of its content, so an uncompressed temporary file keeps the starts until the last one is
-// known. Memory holds one piece.
+// known. Only one piece is held in memory.
 class SpooledStarts {
  public:
   static constexpr std::size_t kPieceBytes = std::size_t{64} << 10;

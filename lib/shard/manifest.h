@@ -23,9 +23,10 @@ constexpr const char* kVocabularyFile = "vocabulary.json";
 // Identifies the vocabulary of token ids. Tools compare vocabularies before they combine data.
 struct VocabularyInfo {
   std::int64_t size = 0;  // ids are 0 .. size-1
-  std::string hash;       // content_hash() of the vocabulary's content (base/bytes.h); ""
-                          // for ids without a vocabulary
-  std::string type;       // word, char, byte, sentencepiece, piece; "" without a vocabulary
+  // `hash` is content_hash() (base/bytes.h) of the vocabulary's content. `type` is word, char,
+  // byte, sentencepiece or piece. If only the vocabulary's size is known, `hash` and `type` are "".
+  std::string hash;
+  std::string type;
   std::optional<TokenId> eos, unk;
   // bytes_per_id() returns the number of bytes per id in streams and shards: 2 for at most 65,536
   // entries, otherwise 4. dtype() returns the name of the integer type of this size.
@@ -65,7 +66,7 @@ constexpr std::size_t kMostUnknownKeys = 1000;
 // Describes a shard, or the file of the document starts.
 struct FileEntry {
   std::string file;
-  std::int64_t bytes = 0;             // decompressed: size of the ids, or 8 for each document
+  std::int64_t bytes = 0;             // size of the decompressed content
   std::int64_t bytes_compressed = 0;  // size of the file
   std::string hash;                   // of the file
   std::int64_t tokens = 0;            // in a shard, at least 1; 0 for document starts
@@ -94,8 +95,9 @@ struct Manifest {
 // Returns the manifest with a new checksum.
 Json manifest_to_json(const Manifest& manifest);
 
-// Throws FormatError for an unknown version, sums that do not agree, a wrong checksum, and file
-// names that lead out of the folder. A missing checksum is a warning. `where` names the manifest.
+// Throws FormatError for an unknown version, a wrong checksum, file names that lead out of the
+// folder, and numbers of tokens, documents or bytes that contradict each other. Logs a warning if
+// the checksum is missing. `where` names the manifest.
 Manifest manifest_from_json(const Json& json, const std::string& where);
 
 // lineage() makes the provenance of data that was made from other data.

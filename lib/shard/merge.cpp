@@ -59,7 +59,9 @@ std::string descending_names(const std::vector<std::string>& names) {
 
 void note_part_order(const MultiReader& data) {
   std::vector<std::string> names;
-  std::map<std::string, std::string> places, hashes;  // each with the name of its first folder
+  // The keys are canonical paths and data hashes. The value is the name of the first folder that
+  // has this path or this hash.
+  std::map<std::string, std::string> places, hashes;
   Pairs same_place, same_data;
   for (const TokenReader& part : data.folders()) {
     names.push_back(part.name());

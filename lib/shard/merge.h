@@ -20,8 +20,8 @@ namespace ql::shard {
 // "part10, part2", or "" when there are none. A shell's sorting by characters causes such an order.
 std::string descending_names(const std::vector<std::string>& names);
 
-// Logs a warning when numbered names descend, and when a folder occurs twice, even under different
-// names. Logs a note when two folders hold the same data.
+// Logs a warning when the numbers in the folders' names descend, as in "part10, part2", and when a
+// folder occurs twice, even under different names. Logs a note when two folders hold the same data.
 void note_part_order(const MultiReader& data);
 
 struct Joined {

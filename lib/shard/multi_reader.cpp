@@ -184,8 +184,8 @@ StreamHeader MultiReader::header(const Json& configuration) const {
   header.vocabulary = readers_.front().vocabulary();
   Json inputs = Json::array();
   for (const TokenReader& reader : readers_) {
-    // The vocabulary's file of every folder is read, because the error must not depend on the order
-    // of the folders.
+    // The vocabulary's file is read in every folder, also when an earlier folder had one, so that
+    // every damaged file is reported.
     std::string text = reader.vocabulary_text();
     if (header.vocabulary_text.empty()) header.vocabulary_text = std::move(text);
     inputs.push_back(Json{{"data_hash", reader.hash()},

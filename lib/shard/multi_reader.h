@@ -19,10 +19,10 @@ struct TokenRange {
 };
 
 // Parses "A:B". A missing A is 0, a missing B is `total`, and a negative A or B counts back from
-// `total`; numbers are those of parse_integer() (base/strings.h). Throws UsageError for any other
-// string, also if A exceeds B and both count from the same end. Throws Error when the range reaches
-// below 0 or beyond `total`, or when A and B count from different ends and A exceeds B. `option`
-// and `unit` ("tokens") are for messages.
+// `total`; numbers are those of parse_integer() (base/strings.h). Throws UsageError for a string
+// that is wrong for every `total`, such as "5", "5:3" or "-2:-4". Throws Error for a range that is
+// wrong for this `total`: it reaches below 0 or beyond `total`, or A exceeds B, as in "5:-5" if
+// `total` is 8. `option` and `unit` ("tokens") are for messages.
 TokenRange parse_range(const std::string& text, std::int64_t total, const std::string& option,
                        const std::string& unit);
 
@@ -57,8 +57,8 @@ class MultiReader {
   // Returns the range of tokens that a range of documents has. Reads the document starts up to the
   // end of this range.
   TokenRange tokens_of_documents(TokenRange documents) const;
-  // Calls use(tokens) with the number of tokens of each document, in order. Memory holds one piece
-  // of the document starts.
+  // Calls use(tokens) with the number of tokens of each document, in order. Reads the starts of the
+  // documents piece by piece, to save memory.
   void for_each_document(const std::function<void(std::int64_t tokens)>& use) const;
 
   // Returns the positions where documents start, ascending; the first is 0 (empty data has none).
@@ -87,8 +87,8 @@ class MultiReader {
   std::vector<std::int64_t> begins_;  // position of each folder's first token, then tokens_
   std::int64_t tokens_ = 0, documents_ = 0;
   mutable std::optional<std::vector<std::int64_t>> document_starts_;
-  // The first vector has, for each cursor, the folder that it read last. The second vector has, for
-  // each folder, the number of cursors that read it last.
+  // folder_of_cursor_ has, for each cursor, the folder of the cursor's last read().
+  // cursors_in_folder_ has, for each folder, the number of cursors whose last read() was there.
   std::vector<std::size_t> folder_of_cursor_, cursors_in_folder_;
 };
 

@@ -40,13 +40,13 @@ std::string outside_id(const std::vector<TokenId>& ids, std::int64_t position,
 // These functions check the path of a new folder.
 
 // Returns `folder` without a trailing slash. Accepts a path at which there is nothing or an empty
-// folder. With `force`, also accepts a folder that holds a manifest.json and otherwise only files
-// that qlbin packs. Throws Error when anything else is there. Throws UsageError for a name such as
-// "." that a new folder cannot have.
+// folder. With `force`, also accepts a folder that holds a manifest.json and otherwise only shards,
+// documents.zst and vocabulary.json. Throws Error when anything else is there. Throws UsageError
+// for a name such as "." that a new folder cannot have.
 std::filesystem::path check_pack_target(const std::filesystem::path& folder, bool force);
 
-// Does the same for a folder that must not replace another folder: throws Error when anything
-// except an empty folder is there.
+// Returns `folder` without a trailing slash. Throws Error when anything except an empty folder is
+// at this path. Throws UsageError for a name that a new folder cannot have.
 std::filesystem::path check_empty_target(const std::filesystem::path& folder);
 
 // Makes a folder that gets its name only when it is complete.

@@ -45,8 +45,9 @@ TokenReader::TokenReader(const fs::path& folder)
 }
 
 // Returns the shard that holds a position of the data. Throws the errors of ShardReader. The most
-// recently opened shards stay open. The seek tables of all used shards stay in memory. All of them
-// are dropped before they have more than kMostKnownFrames frames together.
+// recently opened shards stay open. The seek tables of all used shards stay in memory. Before the
+// tables would list more than kMostKnownFrames frames, all of these shards are closed, and all
+// tables are dropped.
 std::shared_ptr<ShardReader> TokenReader::shard_at(std::int64_t position) {
   const auto next = std::upper_bound(begins_.begin(), begins_.end(), position);
   const auto shard = static_cast<std::size_t>(next - begins_.begin()) - 1;

@@ -48,8 +48,8 @@ class TokenReader {
   // damage and std::out_of_range outside the data. Memory holds one decoded frame for each cursor
   // that was used.
   void read(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor = 0);
-  // Returns how many bytes the decoded ids of the first frame take in memory; qlbin pack makes no
-  // other frame larger. Opens the first shard.
+  // Returns how many bytes of memory the ids of a cursor's cached frame take. The first frame is
+  // measured, because qlbin pack makes no other frame larger. Opens the first shard.
   std::int64_t frame_bytes();
   // Calls use(ids, count) for tokens [begin, end) in order, with at most one frame per call, while
   // `threads` threads decode the following frames. Throws the errors of read(), after all tokens
@@ -75,7 +75,7 @@ class TokenReader {
   std::vector<std::int64_t> begins_;  // position of each shard's first token
   std::unordered_map<std::size_t, std::shared_ptr<ShardReader>> known_;
   std::deque<std::shared_ptr<ShardReader>> open_;  // oldest first
-  std::size_t frames_ = 0;                         // frames in the known shards
+  std::size_t frames_ = 0;                         // in all shards of known_
   FrameBuffer buffer_;
   std::vector<CachedFrame> cursors_;
 };

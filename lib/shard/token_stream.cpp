@@ -20,10 +20,12 @@ struct TokenStreamReader::State {
 
   DataInput input;
   StreamHeader header;
-  std::int64_t block_number = -1;  // of the last block that was read
-  std::string block_bytes;         // begins with this block; its size never shrinks
-  std::string_view type, payload;  // parts of block_bytes
-  bool pending = false;            // this block was read, but not returned yet
+  // These describe the block that was read last: its number, a buffer that begins with its bytes,
+  // and its parts.
+  std::int64_t block_number = -1;
+  std::string block_bytes;
+  std::string_view type, payload;
+  bool pending = false;  // next() has not returned this block yet
   bool finished = false;
   std::int64_t tokens = 0, documents = 0;  // counted until now
   std::optional<TextCounts> counts;        // stated by the end block

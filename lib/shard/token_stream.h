@@ -29,8 +29,9 @@ using TokensDone = std::function<void(std::int64_t tokens)>;
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
-  // States that a document begins at the next token. The first token always begins a document. A
-  // second call before the next token has no effect, because documents without tokens do not exist.
+  // Makes the next token the first of a document. The first token of all begins a document without
+  // this call. A second call before the next token has no effect, because documents without tokens
+  // do not exist.
   virtual void begin_document() {}
   // Ids must be below the vocabulary's size. Sinks that check this throw std::logic_error or Error.
   virtual void write(const TokenId* ids, std::size_t count) = 0;
