@@ -56,9 +56,9 @@ static std::string tied_to(const std::string& name, const TensorFile& file) {
   return "";
 }
 
-// Gives weights of Hugging Face Transformers (the library) the names and the order of the public
-// Transformer-XL code. In crit.cluster_*, the library has the clusters in ascending order, the
-// public code in reverse order. The prefix shows that the library wrote the file.
+// Gives the weights in a file of Hugging Face Transformers the names and the order of the public
+// Transformer-XL code. In such a file, names of tensors begin with kLibraryPrefix. The rows of
+// crit.cluster_weight and crit.cluster_bias, one for each cluster, are in reverse order.
 static void drop_library_prefix(TensorFile& file) {
   const std::string prefix = kLibraryPrefix;
   std::set<std::string> names;
@@ -82,8 +82,8 @@ static void drop_library_prefix(TensorFile& file) {
   }
 }
 
-// Returns why a tensor that is not a parameter is refused. Returns "" for the constant and the
-// exact copies that the public Transformer-XL code writes.
+// Returns why a tensor that is not a parameter of the network is refused. Returns "" if the tensor
+// is kConstant or an exact copy of a parameter: the public Transformer-XL code writes both.
 static std::string find_surplus_fault(const nn::NamedTensor& tensor, const TensorFile& file) {
   if (tensor.name == kConstant) return "";
   const std::string original_name = tied_to(tensor.name, file);
@@ -97,10 +97,10 @@ static std::string find_surplus_fault(const nn::NamedTensor& tensor, const Tenso
                             original_name);
 }
 
-// Throws FormatError if the network has more weights than the file has values. The weights are not
-// allocated yet: a few bytes of model.json can require more weights than memory can hold. Small
-// networks, which fit into any memory, always pass; load_weights() then names the tensors that are
-// wrong.
+// Throws FormatError if the network has more than kFitsAnywhere weights, and more weights than the
+// file has values. This must come before the weights are allocated, because a few bytes of
+// model.json can require more weights than memory can hold. For smaller networks load_weights()
+// reports the tensors that are wrong.
 static void check_count(const net::Network& network, const TensorFile& file) {
   constexpr std::int64_t kFitsAnywhere = std::int64_t{1} << 24;
   std::int64_t numbers = 0;
