@@ -32,11 +32,11 @@ static std::vector<Option> writing_options() {
       "words are then 6 to 8 % larger than at level 1), otherwise 1.",
       "", 0, 22);
   return {output_folder("Folder to make. It appears complete or not at all."),
-          make_integer("shard-tokens", "Tokens in a shard; the last may have fewer.", "64M", 1,
-                       INT64_MAX),
+          make_integer("shard-tokens", "Tokens in a shard; the last shard may have fewer.", "64M",
+                       1, INT64_MAX),
           make_integer("frame-tokens",
-                       "Tokens in a frame, the smallest unit that is read at once. Larger frames "
-                       "compress better; smaller frames make random access faster.",
+                       "Tokens in a frame, which is decompressed as a unit. Larger frames compress "
+                       "better; smaller frames make random access faster.",
                        "64Ki", 1, std::int64_t{32} << 20),
           level,
           make_flag("without-vocabulary",
@@ -59,7 +59,7 @@ static std::vector<Option> merging_options() {
       continue;
     }
     option.default_value.clear();
-    option.help = "Pack the tokens anew. " + option.help;
+    option.help += " With this option, merge packs the tokens anew.";
     if (option.name == "shard-tokens") option.help += " Default, when packing anew: 64M.";
     if (option.name == "frame-tokens") option.help += " Default, when packing anew: 64Ki.";
   }
@@ -71,8 +71,8 @@ static std::vector<Option> merging_options() {
 static std::vector<Option> vocabulary_options(const std::string& input, const char* eos_help) {
   return {make_option(
               "vocab", OptionType::kFile, "VOCAB",
-              fmt::format("The vocabulary file, or a folder that has one, for {}. The packed data "
-                          "then records the vocabulary and the counts of the decoded text.",
+              fmt::format("The vocabulary file, or a folder that has one, for {}. DIR records "
+                          "the vocabulary and counts of the decoded text: bytes, words and lines.",
                           input)),
           make_integer("vocab-size",
                        "Number of entries in the vocabulary, for ids without a vocabulary file. "
@@ -135,7 +135,7 @@ static Command cat() {
        make_option("range", OptionType::kText, "A:B",
                    "Write only the tokens from A up to but not including B, counted from 0 over "
                    "all MANIFESTs. A missing A means the beginning, a missing B the end. A "
-                   "negative A or B counts from the end: -5k: stands for the last 5,000 tokens."),
+                   "negative A or B counts from the end, so -5k: means the last 5,000 tokens."),
        make_option(
            "documents", OptionType::kText, "A:B",
            "Write only the documents from A up to but not including B, in the form of --range."),

@@ -31,11 +31,11 @@ static Command vocab_command() {
        make_option("import", OptionType::kFile, "FILE",
                    "Take the vocabulary of another program: a SentencePiece model, a "
                    "tokenizer.json or vocab.json of Hugging Face, a tiktoken list, another list "
-                   "with ids, or a list with one token per line. Such a list gives words, like "
-                   "that of the public Transformer-XL: the first word of each line is a token, and "
-                   "a number after it is its count. With --type piece each line is a token, in "
-                   "which \\n, \\t, \\r, \\\\ and \\xNN stand for bytes. Pieces can be named and "
-                   "decoded, but no text can be encoded into them. - is standard input."),
+                   "with ids, or a list without ids. A list without ids gives words, like that of "
+                   "the public Transformer-XL: the first word of each line is a token, and a "
+                   "number after it is its count. With --type piece each complete line is a token, "
+                   "in which \\n, \\t, \\r, \\\\ and \\xNN stand for bytes. Pieces can be named "
+                   "and decoded, but no text can be encoded into them. - is standard input."),
        make_option("eos-token", OptionType::kText, "TOKEN",
                    "The token of the imported file that serves as <eos>. Default: the token that "
                    "the file declares, or else one named <eos>, </s>, </S>, <S>, <|endoftext|>, "
@@ -44,9 +44,9 @@ static Command vocab_command() {
                    "The token of the imported file that serves as <unk>. Default: the token that "
                    "the file declares, or else one named <unk>, <UNK> or [UNK]."),
        make_integer("id-offset",
-                    "The id of the first token of an imported list without ids. Default: 4 for a "
-                    "dict.txt of fairseq, in which <s>, <pad>, </s> and <unk> have the ids 0 to 3; "
-                    "otherwise 0. In all other cases, placeholders have the ids before N.",
+                    "The id of the first token of an imported list without ids. The ids before N "
+                    "get placeholders such as <missing:0>. Default: 0. A dict.txt of fairseq has "
+                    "the default 4, with the ids 0 to 3 for <s>, <pad>, </s> and <unk>.",
                     "", 0, 1 << 16),
        required(
            with_letter('o', make_option("output", OptionType::kFile, "VOCAB",
@@ -78,17 +78,17 @@ static Command vocab_command() {
                  "for that many characters.",
                  "", 1e-6, 1),
        make_choice("eos", "WHEN",
-                   "When the vocabulary has a token <eos> for line ends. auto: for the types word "
-                   "and sentencepiece. With --import, always refuses a file without such a token, "
-                   "and auto accepts it.",
+                   "Give the vocabulary a token <eos> for line ends: always, never, or (auto) for "
+                   "the types word and sentencepiece. With --import, a file without such a token "
+                   "is refused if WHEN is always, and accepted if WHEN is auto.",
                    all_names<text::Presence>()),
-       make_choice(
-           "unk", "WHEN",
-           "When the vocabulary has a token <unk> for unknown text. auto: for the types word and "
-           "char. A sentencepiece vocabulary uses <unk> only with always; otherwise 256 byte "
-           "pieces stand for text that the other pieces do not cover. With --import, always "
-           "refuses a file without such a token, and auto accepts it.",
-           all_names<text::Presence>()),
+       make_choice("unk", "WHEN",
+                   "Give the vocabulary a token <unk> for unknown text: always, never, or (auto) "
+                   "for the types word and char. A sentencepiece vocabulary uses <unk> only if "
+                   "WHEN is always. Otherwise it has a piece for each of the 256 bytes, for text "
+                   "that its other pieces do not cover. With --import, a file without a token for "
+                   "unknown text is refused if WHEN is always, and accepted if WHEN is auto.",
+                   all_names<text::Presence>()),
        invalid(), raw_option(),
        threads_option("The vocabulary is the same for every N, except for the command line that it "
                       "records. Each thread keeps counts of its own in memory. Sentencepiece "

@@ -113,8 +113,8 @@ Option columns_option() {
 Option raw_option() {
   return make_flag("raw",
                    "Read every FILE as it is. Without this option, gzip and zstd files are "
-                   "decompressed, and files that begin like another kind are refused, such as "
-                   "archives, documents, images, web pages or, in place of text, UTF-16.");
+                   "decompressed; archives, documents, images, web pages, text in UTF-16 and other "
+                   "files of a wrong kind are refused. The first bytes of a file show its kind.");
 }
 
 Content content_of(const Options& options, Content expected) {
