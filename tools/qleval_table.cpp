@@ -36,8 +36,8 @@ static std::vector<Option> own_options() {
       make_option("reset", OptionType::kText, "N|UNIT",
                   "Empty the memory after every N tokens. With --per-token this shows how the loss "
                   "depends on a target's distance from the last reset. Or score every line, "
-                  "doubled-line or document as if it stood alone, after a begin token, so that all "
-                  "its tokens are scored. For such a unit, the table must have a single row."),
+                  "doubled-line or document as if it stood alone, after a begin token. Such units "
+                  "need one model, one data set and one value of each length."),
       make_option("begin", OptionType::kText, "ID|none",
                   "Read this token before every unit that stands alone. The default is <eos>; "
                   "without <eos>, it is the token of the line feed in a vocabulary of characters, "
@@ -45,11 +45,11 @@ static std::vector<Option> own_options() {
       make_option("unigram", OptionType::kFolder, "DIR",
                   "Also score a unigram model, the baseline to beat, of this training data: packed "
                   "data or a token stream, as with --data."),
-      without_default(
-          make_choice("per", "UNIT",
-                      "Print the loss of every line, doubled-line (from <eos> to <eos>), document, "
-                      "word or token as soon as it is known. The table must have a single row.",
-                      {"line", "doubled-line", "document", "word", "token"})),
+      without_default(make_choice(
+          "per", "UNIT",
+          "Print the loss of every line, doubled-line (between two <eos>), document, word or token "
+          "as soon as it is known. Needs one model, one data set and one value of each length.",
+          {"line", "doubled-line", "document", "word", "token"})),
       without_default(make_integer("top",
                                    "With --per token, also print the N likeliest tokens at every "
                                    "position, and the natural logarithms of their probabilities.",
@@ -57,27 +57,27 @@ static std::vector<Option> own_options() {
       make_option("per-token", OptionType::kFile, "FILE",
                   "Write the loss of every target in nats, as little-endian float32, in stream "
                   "order. With - the losses go to standard output and the table to standard error. "
-                  "The table must have a single row."),
+                  "Needs one model, one data set and one value of each length."),
       make_option("attention", OptionType::kFile, "FILE",
                   "Write where attention looks: the mean probability of a key by its distance from "
-                  "the query, for every layer and head, as tab-separated columns. The table must "
-                  "have a single row."),
+                  "the query, for every layer and head, as tab-separated columns. Needs one model, "
+                  "one data set and one value of each length."),
       make_choice("format", "FORMAT",
                   "tsv: a table with a header line. json: a list of objects; with --per one object "
                   "per line.",
                   {"tsv", "json"}),
       columns_option(),
       make_flag("summary",
-                "With --per: print the table of all data on standard error, even if standard error "
-                "is not a terminal."),
+                "With --per: also print the table of a call without --per, on standard error, even "
+                "if standard error is not a terminal."),
       make_choice("method", "METHOD",
                   "layerwise: long chunks of the stream go through layer after layer. stepwise: "
                   "segment after segment goes through all layers, as in training. The losses are "
                   "the same, except for rounding.",
                   {"layerwise", "stepwise"}),
       make_integer("chunk",
-                   "Number of tokens that go through a layer at once with --method layerwise. It "
-                   "changes speed and memory, not the result. 0 chooses by the available memory.",
+                   "Tokens that go through a layer at once with --method layerwise. Their number "
+                   "changes speed and use of RAM, not the result. 0 chooses by the available RAM.",
                    "0", 0, kLongest),
       make_integer("batch",
                    "With --method stepwise, read at most N columns of the stream in parallel. Each "

@@ -30,7 +30,7 @@ static Command command() {
                     kLongest),
        make_choice("prompts", "WHAT",
                    "stream: all of the input is one prompt. document: every document is a prompt "
-                   "of its own, read from empty memory.",
+                   "of its own, with empty memory before it.",
                    {"stream", "document"}),
        make_flag("open",
                  "Remove the line end at the end of a prompt, so that the continuation begins "

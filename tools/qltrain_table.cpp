@@ -68,7 +68,7 @@ static std::vector<Option> option_table() {
                   "Weights and optimizer are always float32.",
                   all_names<machine::Precision>());
   const Option eager = make_flag("eager",
-                                 "On a GPU launch every operation of every step by itself, instead "
+                                 "On a GPU, launch each operation of each step by itself, instead "
                                  "of capturing a step once as a CUDA graph and replaying it.");
   return joined(joined(own_options(), machine_options("share the rows of every batch",
                                                       without_default(precision))),

@@ -136,8 +136,8 @@ std::vector<Option> machine_options(const std::string& sharing, const Option& pr
           "With several processes N is for each, and 0 divides the cores of a machine among them."),
       // The largest value, converted to nanoseconds, fits into 64 bits.
       make_integer("timeout",
-                   "Seconds that several processes wait for one of them that does not answer, "
-                   "before they end. torchrun, mpirun or srun starts processes that " +
+                   "If one of several processes does not answer, the others end after N seconds. "
+                   "Several processes, started by torchrun, mpirun or srun, " +
                        sharing + ".",
                    "600", 1, INT32_MAX),
       make_option("device", OptionType::kText, "DEVICE",
