@@ -268,7 +268,7 @@ static fs::path folder_to_write(const fs::path& named) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::exists(status) && !fs::is_directory(status)) {
-    throw SystemError(path.string(), "replace this with a folder", ENOTDIR);
+    throw SystemError(path.string(), "write a folder here while a file has this name", ENOTDIR);
   }
   return path;
 }
@@ -317,7 +317,7 @@ void AtomicFolder::take_back(bool replaced) {
   if (replaced) {
     swap_folders(fresh, path_);
   } else if (::rename(path_.c_str(), fresh.c_str()) != 0) {
-    throw SystemError(path_.string(), "undo the rename into place after a failed fsync", errno);
+    throw SystemError(path_.string(), "remove this folder, which may be incomplete", errno);
   }
   temporary_.path = fresh;
 }

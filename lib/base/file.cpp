@@ -58,7 +58,7 @@ void RandomAccessFile::read(std::int64_t offset, void* data, std::size_t size) c
     const ssize_t got = uninterrupted([&] { return ::pread(descriptor_, out, size, offset); });
     if (got < 0) throw SystemError(name_, "read", errno);
     if (got == 0) {
-      throw FormatError(name_, fmt::format("expected {} bytes, but the file ends by byte {}",
+      throw FormatError(name_, fmt::format("too short: expected {} bytes, found at most {}",
                                            offset + static_cast<std::int64_t>(size), offset));
     }
     out += got;
@@ -123,7 +123,7 @@ void AppendFile::append(std::string_view record) {
     descriptor_.write(record.data(), record.size(), path_.string());
   } catch (...) {
     if (length >= 0 && uninterrupted([&] { return ::ftruncate(descriptor_, length); }) == 0) throw;
-    throw SystemError(path_.string(), "add a complete record or remove the incomplete one", errno);
+    throw SystemError(path_.string(), "remove the incomplete end that a failed write left", errno);
   }
 }
 

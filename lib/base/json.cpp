@@ -16,7 +16,7 @@ namespace {
 
 void refuse_non_finite(const Json& json) {
   if (json.is_number_float() && !std::isfinite(json.get<double>())) {
-    throw Error("", "JSON cannot hold NaN or infinity");
+    throw Error("", fmt::format("JSON holds only finite numbers, found {}", json.get<double>()));
   }
   if (json.is_structured()) {
     for (const Json& item : json) refuse_non_finite(item);

@@ -357,9 +357,8 @@ TEST_CASE("AtomicFile: a change of the current folder loses no temporary file") 
 TEST_CASE("AtomicFolder: folders that cannot be made") {
   const ScratchFolder scratch;
   spill(scratch / "file", "x");
-  CHECK(complaint([&] {
-          AtomicFolder(scratch / "file");
-        }).find("cannot replace this with a folder") != std::string::npos);
+  CHECK(complaint([&] { AtomicFolder(scratch / "file"); }).find("cannot write a folder here") !=
+        std::string::npos);
   CHECK(complaint([&] { AtomicFolder(scratch / "none" / "run"); }).find("does not exist") !=
         std::string::npos);
   CHECK(slurp(scratch / "file") == "x");
