@@ -291,7 +291,7 @@ bool MegatronIndex::next_document(std::int64_t& tokens) {
   }
   if (boundary_ == boundaries_) {
     if (sequence_ != sequences_) {
-      fail(fmt::format("the documents end after {} of {} sequences", sequence_, sequences_));
+      fail(fmt::format("the documents have only {} of {} listed sequences", sequence_, sequences_));
     }
     if (position_ != data_bytes_) {
       fail(fmt::format("the sequences take only {} of {} bytes of the .bin", position_,

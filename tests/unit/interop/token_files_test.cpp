@@ -294,7 +294,7 @@ TEST_CASE("import_tokens: Megatron: an index that contradicts itself or the toke
   CHECK(contains(after([](Index& index) {
                    index.documents = {0, 1};
                  }),
-                 "the documents end after 1 of 2 sequences"));
+                 "the documents have only 1 of 2 listed sequences"));
   CHECK(contains(after([](Index& index) { index.documents = {1, 2}; }), "begins at sequence 1"));
   CHECK(contains(after([](Index& index) { index.documents = {0, 3}; }), "ends at sequence 3"));
   CHECK(contains(after([](Index& index) { index.documents = {}; }), "no document boundaries"));
