@@ -23,7 +23,7 @@ static std::optional<TokenId> optional_id(const JsonObject& json, const std::str
 static std::int64_t checked_sum(std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
   if (__builtin_add_overflow(a, b, &sum)) {
-    throw Error("", "the sum of the text counts exceeds 2^63 - 1");
+    throw Error("", "a sum of the values in \"counts\" exceeds 2^63 - 1");
   }
   return sum;
 }
@@ -186,9 +186,9 @@ static void read_document_starts(const JsonObject& object, Manifest& manifest) {
       manifest.documents <= manifest.tokens && (manifest.documents > 0) == (manifest.tokens > 0);
   // The division avoids an overflow: eight times the largest number of documents exceeds INT64_MAX.
   if (!possible || entry.bytes % 8 != 0 || entry.bytes / 8 != manifest.documents) {
-    throw FormatError(json.where(),
-                      fmt::format("documents {}, bytes {} and tokens {} do not fit together",
-                                  manifest.documents, entry.bytes, manifest.tokens));
+    fail_as_damaged(json.where(),
+                    fmt::format("document starts of {} bytes contradict {} documents in {} tokens",
+                                entry.bytes, manifest.documents, manifest.tokens));
   }
   manifest.document_starts = entry;
 }

@@ -62,8 +62,10 @@ TokenRange parse_range(const std::string& text, std::int64_t total, const std::s
                 fmt::format("{} reaches beyond the data (number of {}: {})", text, unit, total));
   }
   if (*end < *begin) {
-    throw Error("--" + option, fmt::format("{} of {} {} ends before it begins: it means {}:{}",
-                                           text, total, unit, *begin, *end));
+    throw Error("--" + option,
+                fmt::format("{} begins at {}, but ends at {} (number of {}: {})", text, *begin,
+                            *end, unit, total),
+                "give an end that does not precede the beginning");
   }
   return {*begin, *end};
 }
@@ -172,8 +174,8 @@ std::optional<TextCounts> MultiReader::counts() const {
       sum = sum + *reader.counts();
     } catch (const Error& error) {
       throw Error(reader.name(), error.what(),
-                  "the counts of this or an earlier folder are wrong: delete the keys \"counts\" "
-                  "and \"checksum\" from this folder's manifest");
+                  "delete the keys \"counts\" and \"checksum\" from the manifest with wrong "
+                  "counts: that of this or of an earlier folder");
     }
   }
   return sum;
@@ -209,7 +211,7 @@ Json MultiReader::unknown_keys() const {
           throw Error(reader.name(),
                       fmt::format("the manifests have more than {} different unknown keys",
                                   kMostUnknownKeys),
-                      "delete some of these keys, and the key \"checksum\"");
+                      "delete some from the manifests, and \"checksum\" from each that you change");
         }
         keys.emplace_back(key, &value);
         continue;

@@ -95,8 +95,8 @@ static fs::path named_target(const fs::path& folder) {
   fs::path target = folder.lexically_normal();
   if (!target.has_filename()) target = target.parent_path();
   if (!target.has_filename() || target.filename() == "." || target.filename() == "..") {
-    throw UsageError("", fmt::format("\"{}\" cannot become a new folder", folder.string()),
-                     "give the folder a name of its own");
+    throw UsageError("", fmt::format("\"{}\" is not a name for a new folder", folder.string()),
+                     "end the path with another name, such as ./data");
   }
   return target;
 }
@@ -135,11 +135,10 @@ fs::path check_pack_target(const fs::path& folder, bool force) {
     const std::string name = target.string();
     for (const fs::directory_entry& entry : fs::directory_iterator(target)) {
       if (!is_packed_file(entry)) {
-        throw Error(
-            name,
-            fmt::format("exists and holds \"{}\", which is not a regular file of packed data",
-                        entry.path().filename().string()),
-            "choose another name, or remove the folder yourself");
+        throw Error(name,
+                    fmt::format("exists and holds \"{}\", which is not a file that qlbin writes",
+                                entry.path().filename().string()),
+                    "choose another name, or remove the folder yourself");
       }
     }
     if (!fs::exists(target / "manifest.json")) {
@@ -148,7 +147,7 @@ fs::path check_pack_target(const fs::path& folder, bool force) {
     }
     if (!force) {
       throw Error(name, "holds packed data already",
-                  "choose another name, or replace it with --force");
+                  "choose another name, or give --force to replace the data");
     }
   });
 }

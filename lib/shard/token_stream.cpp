@@ -41,7 +41,8 @@ struct TokenStreamReader::State {
     // producer's early end.
     check_for_stop();
     throw FormatError(input.name(), what,
-                      "read the producer's messages and run it again, or copy the input again");
+                      "read the messages of the program that wrote the input and run that program "
+                      "again, or copy the input again");
   }
 
   void read_exactly(void* data, std::size_t size) {
@@ -154,8 +155,8 @@ struct TokenStreamReader::State {
     const auto bytes_per_id = static_cast<std::uint64_t>(header.vocabulary.bytes_per_id());
     if (count < 1 || count > kLargestBlockTokens || starts > count ||
         size != 8 + 4 * starts + bytes_per_id * count) {
-      fail(fmt::format("{} tokens, {} document starts and {} bytes do not fit together", count,
-                       starts, size));
+      fail(fmt::format("a block of {} bytes cannot have {} tokens and {} document starts", size,
+                       count, starts));
     }
     block.document_starts.resize(starts);
     for (std::size_t i = 0; i < starts; ++i) {
@@ -197,9 +198,9 @@ struct TokenStreamReader::State {
     if (hash != ids_hasher.digest()) fail("the hash of all ids does not match");
     char extra = 0;
     if (input.read(&extra, 1) != 0) {
-      throw FormatError(
-          input.name(), "data follows the end block",
-          "a token stream ends there; join data sets with `qlbin merge` or `qlbin cat`");
+      throw FormatError(input.name(), "data follows the end block",
+                        "give one token stream, or pack each stream alone and join the folders "
+                        "with `qlbin merge`");
     }
     finished = true;
   }
@@ -330,7 +331,7 @@ class TokenStreamWriter : public TokenSink {
       throw Error("token stream",
                   fmt::format("the header has {} bytes, but readers take at most {}", json.size(),
                               kLargestStreamHeader),
-                  "give it a shorter provenance");
+                  "shorten the provenance in the header");
     }
     std::string bytes(kStreamMagic);
     append_little_endian(bytes, kStreamVersion);

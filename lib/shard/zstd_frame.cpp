@@ -89,7 +89,7 @@ std::string FrameDecompressor::decompress(std::string_view frame, std::size_t co
   }
   const unsigned long long stated = ZSTD_getFrameContentSize(frame.data(), frame.size());
   if (stated != content_size) {
-    return fmt::format("the zstd frame does not state that its content has {} bytes", content_size);
+    return fmt::format("expected a zstd frame for {} bytes, found another or none", content_size);
   }
   const std::size_t size =
       ZSTD_decompressDCtx(context_.get(), content, content_size, frame.data(), frame.size());
@@ -131,7 +131,7 @@ FrameStreamReader::FrameStreamReader(const RandomAccessFile& file, std::string n
   load_piece();
   if (ZSTD_getFrameContentSize(piece_.data(), piece_.size()) !=
       static_cast<unsigned long long>(content_size)) {
-    fail(fmt::format("the zstd frame does not state that its content has {} bytes", content_size));
+    fail(fmt::format("expected a zstd frame for {} bytes, found another or none", content_size));
   }
 }
 
@@ -214,8 +214,8 @@ std::vector<SeekEntry> read_seek_table(const RandomAccessFile& file, const std::
     fail(name, "its magic number is missing at the file's end");
   }
   if (footer[4] != kWithChecksums) {
-    fail(name, fmt::format("descriptor {:#04x}, expected {:#04x} (with checksums)", footer[4],
-                           kWithChecksums));
+    fail(name, fmt::format("expected the flags {:#04x} (entries with checksums), found {:#04x}",
+                           kWithChecksums, footer[4]));
   }
   const std::int64_t frames = load_little_endian<std::uint32_t>(footer);
   const std::int64_t table_bytes = kHeaderBytes + frames * kEntryBytes + kFooterBytes;
@@ -229,7 +229,7 @@ std::vector<SeekEntry> read_seek_table(const RandomAccessFile& file, const std::
   file.read(table_start, bytes.data(), bytes.size());
   if (load_little_endian<std::uint32_t>(&bytes[0]) != kSkippableMagic ||
       load_little_endian<std::uint32_t>(&bytes[4]) != table_bytes - kHeaderBytes) {
-    fail(name, fmt::format("its header is missing at byte {} (frames: {})", table_start, frames));
+    fail(name, fmt::format("expected {} entries at byte {}, found none", frames, table_start));
   }
 
   std::vector<SeekEntry> entries(static_cast<std::size_t>(frames));
@@ -244,13 +244,13 @@ std::vector<SeekEntry> read_seek_table(const RandomAccessFile& file, const std::
                              entries[i].content_bytes, kLargestFrameBytes));
     }
     if (entries[i].frame_bytes > 2 * kLargestFrameBytes) {
-      fail(name, fmt::format("frame {}: {} bytes in the file, more than any frame needs", i,
-                             entries[i].frame_bytes));
+      fail(name, fmt::format("frame {}: {} compressed bytes, expected at most {}", i,
+                             entries[i].frame_bytes, 2 * kLargestFrameBytes));
     }
     frame_bytes += entries[i].frame_bytes;
   }
   if (frame_bytes != table_start) {
-    fail(name, fmt::format("its frames take {} bytes, but {} bytes precede the seek table",
+    fail(name, fmt::format("expected {} bytes of compressed ids before the table, found {}",
                            frame_bytes, table_start));
   }
   return entries;

@@ -252,8 +252,8 @@ TEST_CASE("merge_folders: impossible counts are named before anything is made") 
         join({good, bad}, scratch / "around" / "out");
       }) ==
       bad +
-          ": the sum of the text counts exceeds 2^63 - 1; the counts of this or an earlier folder "
-          "are wrong: delete the keys \"counts\" and \"checksum\" from this folder's manifest");
+          ": a sum of the values in \"counts\" exceeds 2^63 - 1; delete the keys \"counts\" and "
+          "\"checksum\" from the manifest with wrong counts: that of this or of an earlier folder");
   CHECK(scratch.entries() == 2);
 }
 

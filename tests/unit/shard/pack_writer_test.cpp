@@ -139,7 +139,7 @@ TEST_CASE("PackWriter: a folder with anything else in it is never replaced") {
   SUBCASE("a file of the user's") {
     pack(scratch / "data", kDocuments, header_of(10));
     spill(scratch / "data" / "notes.txt", "mine");
-    CHECK(contains(refusal(), "\"notes.txt\", which is not a regular file of packed data"));
+    CHECK(contains(refusal(), "\"notes.txt\", which is not a file that qlbin writes"));
   }
   SUBCASE("a folder of the user's") {
     pack(scratch / "data", kDocuments, header_of(10));

@@ -143,10 +143,11 @@ TEST_CASE("TokenStreamReader: a stream that is cut anywhere is not accepted as f
                                             : contains(text, "its producer did not finish");
     CHECK_MESSAGE(reported, text);
   }
-  CHECK(complaint([&] { read_stream(scratch, good + "x"); }) ==
-        (scratch / "stream").string() +
-            ": data follows the end block; a token stream ends there; join data sets with `qlbin "
-            "merge` or `qlbin cat`");
+  CHECK(
+      complaint([&] { read_stream(scratch, good + "x"); }) ==
+      (scratch / "stream").string() +
+          ": data follows the end block; give one token stream, or pack each stream alone and join "
+          "the folders with `qlbin merge`");
 }
 
 TEST_CASE("TokenStreamReader: no damage to a stream goes unnoticed") {
