@@ -235,11 +235,9 @@ TokenId Unknowns::replace(std::string_view text) {
     throw Error(fmt::format("{}: line {}", *file_, line_),
                 fmt::format("'{}' {} outside the vocabulary{}", shown(text), fault,
                             vocabulary_.unk() ? "" : ", which has no <unk>"),
-                vocabulary_.unk()
-                    ? "give --unknown unk to encode it as <unk>"
-                    : fmt::format("take it out of the text, or make the vocabulary {}with <unk>: "
-                                  "--unk always (if imported, --unk-token)",
-                                  is_eos ? "" : "from this text or "));
+                vocabulary_.unk() ? "give --unknown unk to encode it as <unk>"
+                                  : "remove this text, or make the vocabulary with --unk "
+                                    "always (an imported one with --unk-token)");
   }
   ++count_;
   if (texts_.size() < kMostTexts) {

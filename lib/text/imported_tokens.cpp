@@ -141,9 +141,9 @@ std::string Speller::spell(const std::string& bytes) {
     if (taken_.insert(text).second) return text;
   }
   throw FormatError(where_,
-                    fmt::format("expected at most {} tokens with the text {}, found more",
+                    fmt::format("more than {0} tokens are {1}, which has {0} spellings with \\xNN",
                                 bytes.size() + 1, in_quotes(bytes)),
-                    "remove one of the tokens, or change its text");
+                    "leave at most that many tokens with this text");
 }
 
 namespace {
@@ -431,7 +431,7 @@ VocabularyContent read_tokenizer_json(const Json& json, const std::string& where
     if (bytes.empty()) {
       throw FormatError(
           where,
-          fmt::format("the token with the id {}, {}, has no text left after the decoders", id,
+          fmt::format("the key \"decoder\" removes all text of the token with the id {}, {}", id,
                       in_quotes(names[id])),
           kListRemedy);
     }

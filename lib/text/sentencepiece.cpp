@@ -243,7 +243,7 @@ SentencePieceModel::SentencePieceModel(std::string_view serialized, const std::s
                       kModelRemedy);
   }
   if (processor_->unk_id() < 0) {
-    throw FormatError(where, "the SentencePiece model has no unknown piece");
+    throw FormatError(where, "the SentencePiece model has no piece for unknown text", kModelRemedy);
   }
   const int feed = processor_->PieceToId("\n");
   if (processor_->IdToPiece(feed) == "\n" && !processor_->IsControl(feed)) {
@@ -398,7 +398,7 @@ TrainedSentencePiece choose_characters(const std::vector<TokenCount>& counts,
     }
     throw ConfigError(
         "--max-size",
-        fmt::format("{} pieces leave no room for characters after {}", training.max_size,
+        fmt::format("{} pieces are too few: {} are needed for {} alone", training.max_size, others,
                     training.byte_pieces ? "<eos>, <unk> and 256 bytes" : "<eos> and <unk>"),
         remedy);
   }
@@ -474,7 +474,7 @@ TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& li
   throw ConfigError(
       "SentencePiece",
       fmt::format("no vocabulary of {} pieces can be trained on this text", training.max_size),
-      "give another --max-size, or more text");
+      "give a larger or a smaller --max-size, or more text");
 }
 
 }  // namespace ql::text

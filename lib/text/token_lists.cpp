@@ -344,11 +344,11 @@ std::optional<TokenList> read_token_list(std::string_view text, std::optional<To
   if (!counted && numbers_lines(lines, id_first_entry)) {
     list = read_entries(lines, "a list of ids and tokens", id_first_entry, where);
   } else if (!counted && all(lines, id_first_entry)) {
-    throw FormatError(
-        where,
-        "a number precedes each token, but ids must ascend by one from 0 or 1, in at least three "
-        "lines",
-        "if the numbers are counts, put them after the tokens: awk '{print $2, $1}' FILE > OTHER");
+    throw FormatError(where,
+                      "the numbers before the tokens are not ids: ids ascend by one from 0 or 1, "
+                      "and a list of them has at least three lines",
+                      "write ids as a JSON object of tokens and ids, or counts after the tokens: "
+                      "awk '{print $2, $1}' FILE > OTHER");
   } else if (counted && numbers_lines(lines, id_last_entry)) {
     list = read_entries(lines, "a list of tokens and ids", id_last_entry, where);
   } else {
@@ -380,9 +380,10 @@ TokenList read_json_tokens(const Json& json, const std::string& where) {
           where,
           json.is_array()
               ? fmt::format("expected a JSON array of tokens, found {} in it", value.dump())
-              : fmt::format("this JSON object is neither a tokenizer.json (it has no object "
-                            "'model') nor a list of tokens with ids (see its key {})",
-                            in_quotes(key)),
+              : fmt::format(
+                    "this JSON object is neither a tokenizer.json (it has no object "
+                    "'model') nor tokens with ids ({} and its value are not a token and an id)",
+                    in_quotes(key)),
           "give the tokenizer.json, or a list with --type piece; a vocabulary of qltok needs no "
           "import");
     }
@@ -408,7 +409,7 @@ void refuse_joined(const std::vector<std::string>& tokens, bool counted, const s
   if (!pieces && (ends == 0 || static_cast<std::size_t>(ends) * 8 < tokens.size())) return;
   throw FormatError(
       where,
-      fmt::format("the tokens are parts of words, marked by {}, so they cannot encode a text",
+      fmt::format("the tokens are parts of words, marked by {}: qltok cannot encode text with them",
                   pieces ? "## (WordPiece)" : "</w>"),
       fmt::format("use them only as names of the ids: {} --type piece",
                   counted ? "awk '{print $1}' FILE | qltok vocab --import -"

@@ -53,22 +53,22 @@ static void check_pieces(const TokenTable& tokens, const SentencePieceModel& mod
                          const VocabularyContent& content, const std::string& where) {
   if (model.size() != tokens.size()) {
     throw FormatError(
-        where, fmt::format("the number of tokens is {}, but that of the model's pieces is {}",
+        where, fmt::format("\"tokens\" has {} entries, but the SentencePiece model has {} pieces",
                            tokens.size(), model.size()));
   }
   for (std::uint32_t id = 0; id < tokens.size(); ++id) {
     if (tokens.token(id) != model.piece(id)) {
       throw FormatError(place_of(where, id),
-                        fmt::format("found {}, but the model's piece is {}",
-                                    in_quotes(tokens.token(id)), in_quotes(model.piece(id))));
+                        fmt::format("expected {} as in the SentencePiece model, found {}",
+                                    in_quotes(model.piece(id)), in_quotes(tokens.token(id))));
     }
     if (model.is_byte(id)) check_token(TokenType::kByte, tokens.token(id), where, id);
   }
   if (content.unk != model.unk()) {
-    throw FormatError(where, fmt::format("specials: unk must be {} as in the model", model.unk()));
+    throw FormatError(where, fmt::format("specials: unk must be {}, as in \"model\"", model.unk()));
   }
   if (content.eos && !model.is_control(*content.eos)) {
-    throw FormatError(where, "specials: eos must be a control piece of the model");
+    throw FormatError(where, "specials: eos must be a control piece of \"model\", such as </s>");
   }
 }
 
@@ -102,9 +102,8 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
   const std::size_t size = content_.tokens.size();
   if (size == 0) throw FormatError(where, "a vocabulary needs at least one token, found none");
   if (content_.counts.size() != size) {
-    throw FormatError(
-        where, fmt::format("the number of tokens is {}, but that of their counts is {}", size,
-                           content_.counts.size()));
+    throw FormatError(where, fmt::format("\"tokens\" has {} entries, but \"counts\" has {}", size,
+                                         content_.counts.size()));
   }
   check_special(content_.eos, size, "eos", where);
   check_special(content_.unk, size, "unk", where);

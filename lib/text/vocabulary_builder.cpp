@@ -37,8 +37,8 @@ void check_rules(const VocabularyRules& rules) {
   const bool unicode = rules.blanks == Blanks::kUnicode;
   const std::pair<bool, UsageError> problems[] = {
       {rules.type == TokenType::kPiece,
-       {"--type piece", "pieces of other programs cannot be learned from text",
-        "give the other program's list with --import"}},
+       {"--type piece", "such pieces come from another program's list, not from text",
+        "give that list with --import, or learn pieces with --type sentencepiece"}},
       {bytes && rules.lowercase, {"--lowercase", "bytes have no case", "use --type char"}},
       {unicode && rules.type != TokenType::kWord,
        {"--blanks unicode", no_meaning, "leave the option out"}},
@@ -221,18 +221,17 @@ void refuse_left_out(const Json& provenance, const std::string& where) {
   const Json& configuration = provenance["configuration"];
   const bool rare = configuration.value("min-count", Json("1")) != "1";
   if (!rare && !configuration.contains("max-size")) return;
+  const char* option = rare ? "--min-count" : "--max-size";
   throw Error(
-      where,
-      fmt::format("this vocabulary may lack tokens of its text, because it was made with {}",
-                  rare ? "--min-count" : "--max-size"),
-      "make the parts without this option, and give it only together with --counts");
+      where, fmt::format("this vocabulary may lack tokens: it was made with {}", option),
+      fmt::format("make the file again without {0}, and give {0} with --counts instead", option));
 }
 
 void require_rule(bool same, const std::string& where, const std::string& found,
-                  const std::string& option) {
+                  const std::string& remedy) {
   if (same) return;
-  throw Error(where, "this is a vocabulary " + found + ", unlike the one to be made",
-              "use the options that the parts were made with (this one: " + option + ")");
+  throw Error(where, "this is a vocabulary " + found + ", unlike the sum to be made",
+              remedy + ", or make this file again with the options of the other files");
 }
 
 Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
@@ -251,18 +250,18 @@ Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
                   "give vocabularies of type word, char or byte");
     }
     refuse_left_out(provenance, file);
-    require_rule(part.type() == rules.type, file, "of type " + type, "--type " + type);
+    require_rule(part.type() == rules.type, file, "of type " + type, "give --type " + type);
     require_rule(part.lowercase() == rules.lowercase, file,
                  part.lowercase() ? "in lower case" : "that is not in lower case",
-                 part.lowercase() ? "--lowercase" : "without --lowercase");
+                 part.lowercase() ? "give --lowercase" : "leave out --lowercase");
     const std::string blanks = "--blanks " + to_text(part.blanks());
-    require_rule(part.blanks() == rules.blanks, file, "made with " + blanks, blanks);
+    require_rule(part.blanks() == rules.blanks, file, "made with " + blanks, "give " + blanks);
     require_rule(part.eos().has_value() == wants_eos(rules), file,
                  part.eos() ? "with <eos>" : "without <eos>",
-                 part.eos() ? "--eos always" : "--eos never");
+                 part.eos() ? "give --eos always" : "give --eos never");
     require_rule(part.unk().has_value() == wants_unk(rules), file,
                  part.unk() ? "with <unk>" : "without <unk>",
-                 part.unk() ? "--unk always" : "--unk never");
+                 part.unk() ? "give --unk always" : "give --unk never");
     return part;
   }
   if (rules.type != TokenType::kWord) {
@@ -278,8 +277,8 @@ Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
   if (std::all_of(part.counts().begin(), part.counts().end(),
                   [](std::int64_t count) { return count == 0; })) {
     throw FormatError(
-        file, "no count in this list is above 0",
-        "write the count after each word; numbers that ascend by one from 0 or 1 are taken as ids");
+        file, "no count in this list is above 0 (numbers that ascend by one from 0 or 1 are ids)",
+        "write the count after each word, the largest count first");
   }
   return part;
 }

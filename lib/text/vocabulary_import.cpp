@@ -91,7 +91,7 @@ std::optional<TokenId> find_special(const Asked& asked, const Imported& imported
                    fmt::format("{} has no {} with one of the usual names {}", where,
                                imported.control.empty() ? "token" : "control piece",
                                fmt::join(asked.usual, " ")),
-                   fmt::format("name it with --{}-token, or leave the option out", asked.option));
+                   fmt::format("give --{0}-token TOKEN, or leave out --{0} always", asked.option));
 }
 
 // Adds the first word of the line, and its count if a number follows.
@@ -197,7 +197,7 @@ void refuse_invalid(std::string_view text, const std::string& where) {
   const std::string_view before = text.substr(0, bad);
   const auto line = 1 + std::count(before.begin(), before.end(), '\n');
   throw FormatError(fmt::format("{}: line {}", where, line), "invalid UTF-8",
-                    "convert the list with iconv, or import with --type piece and bytes as \\xNN");
+                    "convert the list with iconv, or write bytes as \\xNN and give --type piece");
 }
 
 Imported read_plain_list(std::string_view text, const VocabularyImport& rules, TokenType type,

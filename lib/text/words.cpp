@@ -401,7 +401,7 @@ std::string lowercase(std::string_view text) {
   icu::StringByteSink<std::string> sink(&lower, size);
   UErrorCode error = U_ZERO_ERROR;
   icu::CaseMap::utf8ToLower("", 0, {text.data(), size}, sink, nullptr, error);
-  if (U_FAILURE(error)) throw Error("ICU", u_errorName(error));
+  if (U_FAILURE(error)) throw Error("the ICU library cannot lower-case text", u_errorName(error));
   return lower;
 }
 

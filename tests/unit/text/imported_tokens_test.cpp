@@ -284,7 +284,7 @@ TEST_CASE("read_tokenizer_json: unsupported decoders are refused") {
   CHECK(contains(refused(R"({"type": "Replace", "pattern": {"Regex": "a+"}, "content": ""})"),
                  "Replace has the pattern"));
   CHECK(contains(refused(R"({"type": "Strip", "content": "x", "start": 0, "stop": 2})"),
-                 "'x', has no text left after the decoders"));
+                 "the key \"decoder\" removes all text of the token with the id"));
   CHECK(contains(after(fuse, strip(" ", 2, 0)), "Strip removes 2 ' ' from the beginning"));
   CHECK(contains(after(fuse, strip(" ", 1, 1)), "expected one blank from its beginning"));
   CHECK(contains(after(fuse, strip("x", 1, 0)), "Strip removes 1 'x'"));

@@ -335,8 +335,7 @@ TEST_CASE("parse_vocabulary: a changed vocabulary file is refused, with the plac
                  "tokens: expected an array of strings"));
   CHECK(contains(error_for([](Json& j) { j["tokens"] = Json::array(); }),
                  "needs at least one token"));
-  CHECK(
-      contains(error_for([](Json& j) { j["counts"].push_back(1); }), "that of their counts is 5"));
+  CHECK(contains(error_for([](Json& j) { j["counts"].push_back(1); }), "\"counts\" has 5"));
   CHECK(contains(error_for([](Json& j) { j["counts"][2] = -1; }), "counts[2]"));
   CHECK(error_for([](Json& j) { j["counts"][2] = 1.5; }) != "");
   CHECK(contains(error_for([](Json& j) { j["specials"]["eos"] = 4; }), "the last id is 3"));
