@@ -59,9 +59,9 @@ void check_stride(const net::Geometry& geometry, std::int64_t stride) {
                                             geometry.lengths.segment, stride));
   }
   if (has_memory(geometry)) {
-    throw ConfigError("stride", "applies only without memory, when windows slide",
-                      "leave --stride out, or, with one scale and without same_length, set all "
-                      "memory lengths to 0");
+    throw ConfigError("stride", "works only without memory, but this network has a memory",
+                      "leave --stride out, or give --memory 0 --compressed-memory 0, which "
+                      "networks of one scale without same_length accept");
   }
 }
 

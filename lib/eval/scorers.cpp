@@ -103,7 +103,7 @@ IndependentScorer::IndependentScorer(const nn::ModelAtLengths& model, std::strin
                                      const EvaluationOptions& options)
     : Scorer(model, std::move(name), options), begin_(begin) {
   if (options.stride > 0) {
-    throw ConfigError("--stride", "slides over one stream, but every unit is read on its own",
+    throw ConfigError("--stride", "scores the data as one text, but --reset separates its units",
                       "leave out --stride or --reset");
   }
 }

@@ -223,8 +223,8 @@ Json run_one_pass(const SweepOptions& options, const std::vector<Checkpoint>& ch
   if (rows != 1 || checkpoints.empty()) {
     throw UsageError(
         options.alone ? "--reset" : "--per",
-        fmt::format("scores one text with one network, but this call has {}",
-                    checkpoints.empty() ? "no network" : fmt::format("{} rows of results", rows)),
+        fmt::format("needs one combination of network, data and lengths, but this call has {}",
+                    checkpoints.empty() ? "no network" : std::to_string(rows)),
         "give one checkpoint, one data set, and at most one value for each length");
   }
   const Checkpoint& checkpoint = checkpoints.front();

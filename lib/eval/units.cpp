@@ -155,10 +155,9 @@ class UnitScoring : public shard::TokenSink {
     const auto ends_of = [&](Unit unit) -> std::optional<LineEnds> {
       if (unit != Unit::kLine && unit != Unit::kDoubledLine) return std::nullopt;
       if (!line_end) {
-        throw Error(name_,
-                    "lines cannot be separated: no token of the vocabulary is known to end them "
-                    "(<eos>, or a line feed in characters, bytes or pieces)",
-                    "use document instead, or a network and data whose vocabulary has one of them");
+        throw Error(name_, "lines cannot be found: no token is known to be <eos> or a line feed",
+                    "give document instead of line or doubled-line, or use a network and data "
+                    "whose vocabulary has such a token");
       }
       return LineEnds(*line_end, unit == Unit::kDoubledLine);
     };
@@ -176,15 +175,15 @@ class UnitScoring : public shard::TokenSink {
     ends_alone_ = ends_of(*options.alone);
     const std::optional<shard::TokenId> begin = options.begin.id ? options.begin.id : line_end;
     if (!options.begin.none && !begin) {
-      throw Error(name_, "every document needs a begin token, but no token is known to end lines",
-                  "give --begin ID, or --begin none");
+      throw Error(name_, "documents need a begin token, but neither <eos> nor line feed is known",
+                  "give another token's id with --begin, or give --begin none");
     }
     if (begin && static_cast<std::int64_t>(*begin) >= model.network().vocab_size) {
       throw UsageError(
           "--begin",
           fmt::format("the id {} is outside the vocabulary of {} entries", *begin,
                       model.network().vocab_size),
-          fmt::format("give an id from 0 to {}, or none", model.network().vocab_size - 1));
+          fmt::format("give an id from 0 to {}, or --begin none", model.network().vocab_size - 1));
     }
     alone_.emplace(model_, name_, options.begin.none ? std::nullopt : begin, of_scorer);
   }

@@ -164,9 +164,9 @@ TEST_CASE("Generator: a stride is refused if an evaluation refuses it") {
   CHECK(generate::usual_stride(without.geometry()) == 2);
   GenerationOptions options;
   options.stride = 2;
-  CHECK_THROWS_WITH_AS(Generator(with_memory, "p", options),
-                       doctest::Contains("applies only without memory, when windows slide"),
-                       ConfigError);
+  CHECK_THROWS_WITH_AS(
+      Generator(with_memory, "p", options),
+      doctest::Contains("works only without memory, but this network has a memory"), ConfigError);
   options.stride = 5;
   CHECK_THROWS_WITH_AS(Generator(without, "p", options), doctest::Contains("expected 1 to 4"),
                        ConfigError);
