@@ -179,7 +179,7 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
   if (*number >= gpus) {
     throw UsageError(kOption,
                      fmt::format("{}: the last GPU that CUDA finds is cuda:{}", name, gpus - 1),
-                     "use cuda or, with one process, a lower number");
+                     "use cuda, or a lower number if a single process runs on this machine");
   }
   if (local_size == 1 || gpus == 1) return std::max(*number, 0);
   if (*number >= 0) {
@@ -236,13 +236,13 @@ Precision set_up_precision(const at::Device& device, Precision wanted, ProcessGr
     throw UsageError("--precision",
                      "bfloat16: this machine cannot multiply in bfloat16, which needs AVX512-BF16 "
                      "and a build with oneDNN",
-                     "set it to float32 or auto, or add --device cuda");
+                     "give --precision float32 or auto, or add --device cuda");
   }
   if (device.is_cpu() && precision != Precision::kBfloat16 && precision != Precision::kFloat32) {
     throw UsageError(
         "--precision",
         fmt::format("{} needs a GPU: the CPU supports float32 and bfloat16", to_text(precision)),
-        "add --device cuda, or set it to one of these");
+        "add --device cuda, or give --precision float32 or auto");
   }
   if (group != nullptr) {
     group->require_same(

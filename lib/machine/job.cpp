@@ -129,7 +129,7 @@ Connection connect(const LaunchedProcess& process, const std::string& name, Seco
   if (options.isServer && !is_loopback(connection.reached) &&
       connection.own != connection.reached) {
     throw Error("MASTER_ADDR", fmt::format("{} is not an address of {}", process.address, name),
-                fmt::format("set it to an address of that host, or start process 0 on {}",
+                fmt::format("use an address of process 0's host, or start process 0 on {}",
                             process.address));
   }
   const std::string place = fmt::format("{}:{}", process.address, process.port);

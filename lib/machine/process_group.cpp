@@ -60,8 +60,8 @@ GlooSum connect_gloo(const Store& store, const LaunchedProcess& process, const s
     throw Error(process_name(process.rank, process.size),
                 fmt::format("cannot connect to the other processes from {}: {}",
                             interface != nullptr ? interface : address, first_line(error.what())),
-                "check that the other hosts can reach it, or name another network interface in "
-                "GLOO_SOCKET_IFNAME");
+                "check that the other hosts can reach this host, or name another network "
+                "interface in GLOO_SOCKET_IFNAME");
   }
 }
 
