@@ -104,7 +104,7 @@ void check_encoding(const Network& network, const Report& report) {
     if (encoding.has(EncodingRow::kClamped)) {
       report(
           fmt::format("clamp_len is 0, but with encoding {} it must be at least 1", encoding.name),
-          "set clamp_len to the largest distance that has a vector of its own");
+          "set clamp_len to 1 or more: larger distances get the vector of the distance clamp_len");
     } else {
       report("clamp_len is 0, but must be -1 or at least 1", "use -1 to clamp no distance",
              "clamp_len=-1");
@@ -112,7 +112,7 @@ void check_encoding(const Network& network, const Report& report) {
   }
   if (encoding.has(EncodingRow::kClamped) && network.clamp_len < 0) {
     report(fmt::format("encoding is {}, but clamp_len sets no limit", encoding.name),
-           "set clamp_len to the largest distance that has a vector of its own");
+           "set clamp_len to 1 or more: larger distances get the vector of the distance clamp_len");
   }
   if (!encoding.has(EncodingRow::kPlaces)) return;
   if (network.architecture != Architecture::kVanilla) {
@@ -167,7 +167,7 @@ void check_attention(const Network& network, const Report& report) {
   }
   if (!row_of(network.encoding).has(EncodingRow::kFeatures)) {
     report(fmt::format("attention is linear, but encoding is {}", to_text(network.encoding)),
-           fmt::format("linear attention cannot use a vector for each distance: use encoding {}",
+           fmt::format("linear attention cannot use this encoding's vectors: use encoding {}",
                        network.architecture == Architecture::kVanilla
                            ? choice_of(kEncodings, EncodingRow::kFeatures)
                            : to_text(Encoding::kTransformerXl)),
@@ -196,7 +196,7 @@ void check_compression(const Network& network, const Report& report) {
     report(fmt::format("compression_loss is auto-encoding, which decodes the states that a "
                        "convolution has compressed, but architecture is {} and pool is {}",
                        to_text(network.architecture), to_text(network.pool)),
-           "leave compression_loss out, or set the pool of a compressive network to convolution or "
+           "leave compression_loss out, or use architecture compressive with pool convolution or "
            "dilated-convolution",
            "compression_loss=attention-reconstruction");
   }
@@ -245,8 +245,8 @@ void check_query_only_pooling(const Network& network, const Report& report) {
   if (network.same_length || network.attention_window > 0) {
     report(fmt::format("query_only_pooling and {} are both set",
                        network.same_length ? "same_length" : "attention_window"),
-           "the window then has states of two scales, and cannot be limited to one length: leave "
-           "one of the two keys out",
+           "query_only_pooling mixes states of two scales, which cannot be counted together: "
+           "leave one of the two keys out",
            "query_only_pooling=false");
   }
 }
@@ -273,10 +273,10 @@ void check_cutoffs(const Network& network, const Report& report) {
           "give them in increasing order, as in [2000, 10000]");
     }
     if (network.vocab_size > 0 && cutoff >= network.vocab_size) {
-      return report(
-          fmt::format("cutoffs: {} must be below {}, the size of the vocabulary", cutoff,
-                      network.vocab_size),
-          "qltrain --set cutoffs=auto --set vocab_size=0 chooses them for the training data");
+      return report(fmt::format("cutoffs: {} must be below {}, the size of the vocabulary", cutoff,
+                                network.vocab_size),
+                    "use smaller cutoffs, or let the training data decide on cutoffs and "
+                    "vocab_size: qltrain --set cutoffs=auto --set vocab_size=0");
     }
     width /= network.div_val;
     if (width < 1) {
@@ -299,9 +299,9 @@ void check_clusters(const Network& network, const Report& report) {
   check_cutoffs(network, report);
   const std::size_t clusters = network.cutoffs.size() + 1;
   if (!network.tie_projs.empty() && network.tie_projs.size() != clusters) {
-    report(fmt::format("tie_projs has the length {}, expected {}: one value for each cluster",
+    report(fmt::format("tie_projs has the length {}, expected {}: one more than there are cutoffs",
                        network.tie_projs.size(), clusters),
-           "", "tie_projs=[]");
+           "give one value for each range of ids, or leave tie_projs out", "tie_projs=[]");
   }
 }
 

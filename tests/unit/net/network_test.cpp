@@ -152,8 +152,8 @@ TEST_CASE("network_from_json: all conflicts are reported at once, and each count
         "  net: d_model is 0, must be 1 to 262144\n"
         "  net: an item of scales is 0, must be 1 to 4096\n"
         "  net: dropatt is 2, must be at least 0 and less than 1\n"
-        "  net: clamp_len is 0, but with encoding shaw it must be at least 1; set clamp_len to the "
-        "largest distance that has a vector of its own");
+        "  net: clamp_len is 0, but with encoding shaw it must be at least 1; set clamp_len to 1 "
+        "or more: larger distances get the vector of the distance clamp_len");
   // Lengths are checked only when the layers are right.
   CHECK(conflicts([](Json& json) {
           json["segment"] = 7;
@@ -220,9 +220,10 @@ TEST_CASE("Network::check: refuses a network that cannot be built and says how t
       "number "
       "up to " +
           width + "; use another width");
-  refused([](Network& n) { n.query_only_pooling = true, n.attention_window = 2; },
-          "query_only_pooling and attention_window are both set; the window then has states of "
-          "two scales, and cannot be limited to one length: leave one of the two keys out");
+  refused(
+      [](Network& n) { n.query_only_pooling = true, n.attention_window = 2; },
+      "query_only_pooling and attention_window are both set; query_only_pooling mixes states of "
+      "two scales, which cannot be counted together: leave one of the two keys out");
   refused([](Network& n) { n.scales = {4}, n.learned_join = true; },
           "learned_join is set, but there is one scale only; nothing is joined: leave learned_join "
           "out");
@@ -271,8 +272,8 @@ TEST_CASE("Network::check: encodings and the keys that a query sees") {
       "clamp_len is 0, but must be -1 or at least 1; use -1 to clamp no distance");
   refused(
       ql, [](Network& n) { n.encoding = Encoding::kShaw; },
-      "encoding is shaw, but clamp_len sets no limit; set clamp_len to the largest distance that "
-      "has a vector of its own");
+      "encoding is shaw, but clamp_len sets no limit; set clamp_len to 1 or more: larger distances "
+      "get the vector of the distance clamp_len");
   refused(
       ql, [](Network& n) { n.encoding = Encoding::kAbsolute; },
       "encoding is absolute, but architecture is transformer-ql; this encoding gives memories and "
@@ -331,8 +332,8 @@ TEST_CASE("Network::check: encodings and the keys that a query sees") {
         n.encoding = Encoding::kShaw;
         n.clamp_len = 3;
       },
-      "attention is linear, but encoding is shaw; linear attention cannot use a vector for each "
-      "distance: use encoding transformer-xl");
+      "attention is linear, but encoding is shaw; linear attention cannot use this encoding's "
+      "vectors: use encoding transformer-xl");
 }
 
 TEST_CASE("Network::check: same_length needs a memory") {
@@ -402,8 +403,8 @@ TEST_CASE("Network::check: auto-encoding needs a convolution") {
           "net: compression_loss is auto-encoding, which decodes the states that a convolution "
           "has compressed, but architecture is compressive and pool is " +
               to_text(pool) +
-              "; leave compression_loss out, or set the pool of a compressive network to "
-              "convolution or dilated-convolution");
+              "; leave compression_loss out, or use architecture compressive with pool convolution "
+              "or dilated-convolution");
   }
   for (const Pool pool : {Pool::kConvolution, Pool::kDilatedConvolution}) {
     network.pool = pool;
