@@ -19,8 +19,8 @@ AttentionMap::AttentionMap(const net::Network& network, const net::Geometry& geo
   }
   if (network.query_only_pooling) {
     throw ConfigError("attention",
-                      "with query_only_pooling a window has states of two scales, whose distances "
-                      "have no common unit",
+                      "query_only_pooling mixes states of two scales in a window, so its distances "
+                      "have no single unit",
                       "leave --attention out");
   }
   for (const net::Stage& stage : geometry.stages) {

@@ -50,17 +50,18 @@ void check_memory(const Memory& memory, const net::Geometry& geometry, std::int6
   const std::vector<NamedTensor> found = memory.named();
   if (memory.stages.size() != geometry.stages.size() || found.size() != expected.size()) {
     throw ConfigError("memory",
-                      fmt::format("the number of memories is {}, but must be {} at these lengths",
-                                  found.size(), expected.size()),
+                      fmt::format("expected {} tensors at these lengths, found {}", expected.size(),
+                                  found.size()),
                       kRemedy);
   }
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const auto sizes = expected[i].tensor.sizes();
     if (found[i].name != expected[i].name || found[i].tensor.sizes() != sizes) {
-      throw ConfigError(expected[i].name,
-                        fmt::format("expected {}, found {} {}", fmt::join(sizes, " x "),
-                                    found[i].name, fmt::join(found[i].tensor.sizes(), " x ")),
-                        kRemedy);
+      throw ConfigError(
+          expected[i].name,
+          fmt::format("expected the shape {}, found {} of the shape {}", fmt::join(sizes, " x "),
+                      found[i].name, fmt::join(found[i].tensor.sizes(), " x ")),
+          kRemedy);
     }
   }
 }

@@ -17,7 +17,8 @@ namespace ql::nn {
 
 static void check_states(const at::Tensor& states, const net::Network& network) {
   if (states.dim() != 3 || states.size(2) != network.d_model) {
-    throw ConfigError("states", fmt::format("expected batch x segment x {}", network.d_model));
+    throw ConfigError("states", fmt::format("expected the shape batch x segment x {}, found {}",
+                                            network.d_model, fmt::join(states.sizes(), " x ")));
   }
 }
 
@@ -179,7 +180,8 @@ static void check_ages(bool needed, const std::vector<std::int64_t>& document_of
                                        [](auto age) { return age < 0; })) {
     throw ConfigError(
         "document_offsets",
-        fmt::format("the number of offsets is {}, expected {}, each at least 0", found, expected),
+        fmt::format("expected {} numbers of at least 0, found [{}]", expected,
+                    fmt::join(document_offsets, ", ")),
         "give an offset for every row if the network resets its memory at documents, otherwise "
         "none");
   }
