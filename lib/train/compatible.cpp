@@ -131,11 +131,11 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
   compare_data("--data", saved_state.data, data, differences);
   compare_data("--valid", saved_state.validation, validation, differences);
   if (!differences.empty()) {
-    throw Error(where, fmt::format("cannot resume: {}", fmt::join(differences, "; ")),
+    throw Error(where, fmt::format("cannot resume: {}", fmt::join(differences, ", ")),
                 differences.size() == to_name.size()
                     ? fmt::format("{}", fmt::join(to_name, "; "))
                     : "use the same preset, options and data, or start a new training with another "
-                      "-o; --init takes these weights if the shapes and the vocabulary fit");
+                      "-o, from this checkpoint's weights (--init) if shapes and vocabulary fit");
   }
 }
 

@@ -100,7 +100,7 @@ static void put_back_replaced(const fs::path& run) {
     std::error_code error;
     fs::rename(run / name, run / temporary->name, error);
     if (error) {
-      throw SystemError((run / temporary->name).string(), fmt::format("rename back from {}", name),
+      throw SystemError((run / name).string(), fmt::format("rename to '{}'", temporary->name),
                         error.value());
     }
   }
