@@ -101,13 +101,15 @@ Entry read_entry(const std::string& name, const JsonObject& json) {
   return entry;
 }
 
+constexpr const char* kRemedy =
+    "if this is a safetensors file, it is damaged or incomplete: copy it again";
+
 // Checks the header's length against the file's size, and returns the header's text.
 std::string header_text(const RandomAccessFile& file, const std::string& where) {
   const auto size = static_cast<std::uint64_t>(file.size());
   unsigned char bytes[sizeof(std::uint64_t)];
   if (size < sizeof bytes) {
-    throw FormatError(where, fmt::format("expected at least 8 bytes, found {}", size),
-                      "it is not a safetensors file or was cut off");
+    throw FormatError(where, fmt::format("expected at least 8 bytes, found {}", size), kRemedy);
   }
   file.read(0, bytes, sizeof bytes);
   const auto length = load_little_endian<std::uint64_t>(bytes);
@@ -115,19 +117,18 @@ std::string header_text(const RandomAccessFile& file, const std::string& where) 
     throw FormatError(
         where,
         fmt::format("header length {} is above the limit of {}", length, kSafetensorsHeaderLimit),
-        "it is not a safetensors file or is damaged");
+        kRemedy);
   }
   if (length > size - sizeof bytes) {
     throw FormatError(where,
                       fmt::format("the header's length is {}, but only {} bytes follow", length,
                                   size - sizeof bytes),
-                      "it is not a safetensors file or was cut off");
+                      kRemedy);
   }
   std::string text(length, '\0');
   file.read(sizeof bytes, text.data(), text.size());
   if (text.empty() || text.front() != '{') {
-    throw FormatError(where, "the header does not begin with '{'",
-                      "it is not a safetensors file or is damaged");
+    throw FormatError(where, "the header does not begin with '{'", kRemedy);
   }
   return text;
 }
