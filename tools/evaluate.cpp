@@ -38,19 +38,19 @@ static void read_reset(const ql::Options& options, ql::eval::SweepOptions& sweep
     } else if (reset == "line" || reset == "doubled-line" || reset == "document") {
       sweep.alone = ql::value_named<ql::eval::Unit>(reset, "--reset");
     } else {
-      throw ql::UsageError(
-          "--reset",
-          fmt::format("expected 1 to 1073741824 tokens, line, doubled-line or document, found '{}'",
-                      reset));
+      throw ql::UsageError("--reset",
+                           fmt::format("expected a number of tokens from 1 to 1073741824, 'line', "
+                                       "'doubled-line' or 'document', found '{}'",
+                                       reset));
     }
   }
   if (!options.has("begin")) return;
   const std::string begin = options.text("begin");
   const std::optional<std::int64_t> id = ql::parse_integer(begin);
   if (!sweep.alone) {
-    throw ql::UsageError(
-        "--begin", "applies only when every line, doubled-line or document is read on its own",
-        "give --reset line, doubled-line or document, or leave --begin out");
+    throw ql::UsageError("--begin",
+                         "applies only with --reset line, --reset doubled-line or --reset document",
+                         "add one of these, or leave --begin out");
   }
   if (begin == "none") {
     sweep.begin.none = true;

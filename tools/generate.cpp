@@ -123,13 +123,12 @@ struct NamedTokens {
     if (!named.empty() && named.find_first_not_of("0123456789") == std::string::npos) {
       const std::optional<std::int64_t> id = parse_integer(named);
       if (id && *id < header.vocabulary.size) return static_cast<shard::TokenId>(*id);
-      throw UsageError(
-          option,
-          fmt::format("the id {} is outside the vocabulary of {} entries", named,
-                      header.vocabulary.size),
-          fmt::format(
-              "give an id from 0 to {}, or escape the first digit if this is a token: '\\x3{}'",
-              header.vocabulary.size - 1, named));
+      throw UsageError(option,
+                       fmt::format("the id {} is outside the vocabulary of {} entries", named,
+                                   header.vocabulary.size),
+                       fmt::format("give an id from 0 to {}; if {} is a token, write its first "
+                                   "digit as \\x3{}: '\\x3{}'",
+                                   header.vocabulary.size - 1, named, named.front(), named));
     }
     if (texts.empty()) texts = eval::read_token_texts(header.vocabulary_text);
     if (texts.empty()) {
@@ -217,7 +216,7 @@ void generate_text(const Options& options) {
   // model's.
   if (header.vocabulary.size != model.network().vocab_size) {
     throw Error(input.name(),
-                fmt::format("was made with a vocabulary of {} entries, but {} has one of {}",
+                fmt::format("was made with a vocabulary of {} entries, but that of {} has {}",
                             header.vocabulary.size, folder, model.network().vocab_size),
                 "encode the prompt with the vocabulary of the training data");
   }

@@ -47,7 +47,7 @@ static ql::nn::Model read_model(const ql::Options& options) {
 static void measure(const ql::Options& options) {
   const std::vector<std::int64_t> values = options.integers("lengths");
   if (values.size() % 3 != 0) {
-    throw ql::UsageError("--lengths", "expected three numbers in every use");
+    throw ql::UsageError("--lengths", "expected three lengths each time, as in 4,12,0");
   }
   // One thread is enough: in the backward passes of small matrix products, more threads would wait
   // longer than they work.

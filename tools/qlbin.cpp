@@ -222,7 +222,7 @@ StreamHeader merged_header(const Options& options, const Json& configuration,
     std::string text = text::read_vocabulary_file(path);
     const std::string hash = text::parse_vocabulary(text, path).hash();
     if (header.vocabulary.hash.empty()) {
-      throw Error(path, "cannot be compared, because the parts record no hash of their vocabulary",
+      throw Error(path, "cannot be checked: the data does not record its vocabulary's hash",
                   "leave --vocab out");
     }
     if (hash != header.vocabulary.hash) {

@@ -15,8 +15,7 @@ static std::int64_t drawn_position(const ql::Options& options, const ql::ctx::Re
         "give a single length to each of --segment, --memory and --compressed-memory");
   }
   if (options.given("method") && options.text("method") != "exact") {
-    throw ql::UsageError("--method", "a drawing shows the exact dependencies",
-                         "leave --method out");
+    throw ql::UsageError("--method", "must be exact with --format svg", "leave --method out");
   }
   const std::int64_t segment = request.lengths.front().segment;
   const std::int64_t position = options.has("position") ? options.integer("position") : segment;
@@ -39,7 +38,7 @@ static std::string answer(const ql::Options& options) {
     return ql::ctx::draw_svg(ql::ctx::make_rows(request, "exact").front(), position);
   }
   if (options.given("position")) {
-    throw ql::UsageError("--position", "chooses the position of a drawing", "add --format svg");
+    throw ql::UsageError("--position", "applies to --format svg only", "add --format svg");
   }
   return ql::ctx::render(ql::ctx::make_rows(request, options.text("method")), options);
 }

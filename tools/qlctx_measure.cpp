@@ -51,25 +51,24 @@ static Error killed(int signal_number) {
   return Error(
       kProgram,
       fmt::format("was ended by signal {} ({})", signal_number, ::strsignal(signal_number)),
-      "unless you sent the signal, this is a bug: please report it");
+      "if neither you nor a batch system sent this signal, report it as a bug");
 }
 
 static void check_rows(const std::vector<std::vector<std::int64_t>>& rows,
                        const std::vector<net::Lengths>& lengths) {
-  const char* remedy = "install qlctx and qlctx-measure of the same version";
+  const char* remedy = "install this helper program and qlctx of the same version";
   if (rows.size() != lengths.size()) {
     throw FormatError(kProgram,
-                      fmt::format("number of lengths in its answer: {}, expected: {}", rows.size(),
+                      fmt::format("measured {} combinations of lengths, expected {}", rows.size(),
                                   lengths.size()),
                       remedy);
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (static_cast<std::int64_t>(rows[i].size()) != lengths[i].segment) {
-      throw FormatError(
-          kProgram,
-          fmt::format("number of positions in its answer: {}, expected: {}, the segment's length",
-                      rows[i].size(), lengths[i].segment),
-          remedy);
+      throw FormatError(kProgram,
+                        fmt::format("measured {} positions of a segment, expected {}",
+                                    rows[i].size(), lengths[i].segment),
+                        remedy);
     }
   }
 }

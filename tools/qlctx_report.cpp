@@ -90,7 +90,7 @@ Request request_from_arch(const Options& options) {
   if (request.has_sizes) {
     if (options.flag("convolution") && network.architecture != net::Architecture::kCompressive) {
       throw UsageError("--convolution", "applies to --arch compressive only",
-                       "leave it out: no other architecture compresses states with parameters");
+                       "give --arch compressive, or leave --convolution out");
     }
     network.check();
   }
@@ -307,7 +307,7 @@ std::vector<Row> make_rows(const Request& request, const std::string& method) {
     if (method == "paper" && !net::has_paper_context(network)) {
       throw UsageError("--method paper",
                        fmt::format("the paper's formula assumes that queries see all keys of the "
-                                   "window, but {} limits them",
+                                   "window, but {} is set",
                                    network.same_length ? "same_length" : "attention_window"),
                        "use --method exact");
     }
@@ -414,7 +414,7 @@ std::vector<net::Plan> find_plans(const Search& search, const Options& options) 
     throw Error(names, nothing,
                 "possible reasons: no memory (multiscale, vanilla), a small attention_window, "
                 "fewer --layers than scales, or a --segment that is not a multiple of the "
-                "granularity (compressive: of the rate)");
+                "coarsest granularity (in a compressive network, of the compression rate)");
   }
   if (!without.empty()) log_info("{}: {}", names, nothing);
   std::stable_sort(all.begin(), all.end(), [](const net::Plan& a, const net::Plan& b) {

@@ -157,15 +157,15 @@ void check_qleval(const Options& options) {
   for (const char* other : {"per-token", "unigram", "stride"}) {
     if (!reset.empty() && !parse_integer(reset) && options.given(other)) {
       if (reset != "line" && reset != "doubled-line" && reset != "document") {
-        throw UsageError(
-            "--reset",
-            fmt::format("expected 1 to {} tokens, line, doubled-line or document, found '{}'",
-                        kLongest, reset));
+        throw UsageError("--reset", fmt::format("expected a number of tokens from 1 to {}, 'line', "
+                                                "'doubled-line' or 'document', found '{}'",
+                                                kLongest, reset));
       }
       throw UsageError(
           fmt::format("--{}", other),
-          fmt::format("needs one stream, but --reset {0} reads every {0} separately", reset),
-          "leave one of them out");
+          fmt::format("scores the data as one text, but --reset {0} reads every {0} separately",
+                      reset),
+          "leave one of the two options out");
     }
   }
 }

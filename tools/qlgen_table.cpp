@@ -111,7 +111,7 @@ void check_qlgen(const Options& options) {
   }
   if (options.has("text")) {
     options.refuse({"open", "prompts"}, "--{}", "applies to prompts from a token stream",
-                   "leave --{} out: --text is one prompt, and its last line goes on");
+                   "leave --{} out: --text is one prompt, continued inside its last line");
   }
   if (options.given("repetition-window") && options.real("repetition-penalty") == 1) {
     throw UsageError("--repetition-window",

@@ -83,11 +83,11 @@ static void import_vocabulary(const Options& options) {
   options.refuse({"min-count", "max-size", "character-coverage", "invalid", "raw", "threads",
                   "files-from", "counts"},
                  "", "--{} does not go with --import", "leave one of them out");
+  const std::string path = options.text("import");
   if (!options.positional().empty()) {
-    throw UsageError("--import", "takes the vocabulary from its own file, not from text",
+    throw UsageError("--import", fmt::format("takes the vocabulary from {}, not from text", path),
                      fmt::format("leave out {}", options.positional().front()));
   }
-  const std::string path = options.text("import");
   VocabularyImport rules;
   if (options.given("type")) rules.type = chosen<TokenType>(options, "type");
   rules.lowercase = options.flag("lowercase");
