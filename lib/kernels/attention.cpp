@@ -69,9 +69,9 @@ struct AddByKey : torch::autograd::Function<AddByKey> {
     return scores + by_key(by_row).transpose(0, 1);
   }
 
-  // The gradient of by_row at [.., i, k] is `gradient` at [.., i, j], where j = k - (segment - 1) +
-  // i. A negative j is a key before the window. For this key the view reads padding, or an element
-  // of query i - 1. Query i - 1 does not see the key of this element, so the element is 0.
+  // The gradient of by_row has at [.., i, k] the element [.., i, j] of `gradient`, where j = k -
+  // (segment - 1) + i. If j is negative, as_strided() reads an element before row i: padding, or an
+  // element of row i - 1 for a key that query i - 1 does not see. Both are 0.
   static variable_list backward(AutogradContext* /*context*/, variable_list outputs) {
     const at::Tensor& gradient = outputs[0];
     const std::int64_t batch = gradient.size(0), heads = gradient.size(1);

@@ -26,8 +26,8 @@ struct GradientView {
 
 // Computes the gradients of one (stream, head), a block of queries at a time. The letters are those
 // of Forward (attention_forward.cpp): p_ij is the probability of key j for query i, f_ij dropout's
-// factor, c = 1 / sqrt(d_head), and m the window index of query 0. G_i is the gradient of sum_i.
-// The gradients are
+// factor, c = 1 / sqrt(d_head), and m the window index of query 0. G_i is the gradient with respect
+// to the attention's output for query i. The gradients are
 //
 //   w_ij    = f_ij p_ij                                      weights_
 //   D_ij    = f_ij (G_i . value_j)                           gradient of p_ij
@@ -98,8 +98,8 @@ class Backward {
     pack(queries, count, bias_of(view_.content_bias, problem), content_);
 
     const Range keys = find_range(problem.seen(begin), 0, count);
-    // The first block of queries sets the gradients, and later blocks add to them. So the first
-    // block clears the gradients of the keys that none of its queries sees.
+    // Later blocks add to the gradients, so the first block clears those of the keys that none of
+    // its queries sees.
     if (begin == 0) {
       clear(keys_values, 0, keys.begin * problem.step, problem.step);
       clear(keys_values, keys.end * problem.step, problem.keys * problem.step, problem.step);

@@ -28,15 +28,15 @@ namespace ql::kernels {
 
 struct AttentionResult {
   at::Tensor sums;  // [batch, segment, H, d_head]
-  // These are the probabilities before dropout [batch, H, segment, keys], for attention_backward().
-  // A query's row begins with the keys at distances that are multiples of its head's dilation; the
-  // row's other elements are unused. `keys` is the number of states in the window, divided by the
-  // smallest dilation of a head, and rounded up so that a row is a multiple of 64 bytes.
+  // Holds the probabilities before dropout [batch, H, segment, keys], for attention_backward(). In
+  // a head with dilation d, a row has an element for every d-th state of the window; its other
+  // elements are unused. `keys` is window / d for the smallest d of all heads, rounded up so that a
+  // row is a multiple of 64 bytes.
   at::Tensor probabilities;
 };
 
 // Each gradient has the shape of its input, and is undefined if this input is. The gradient
-// `positions` is also undefined if the input `positions` is [window, H].
+// `positions` is also undefined if the input holds scores, which are constants, instead of vectors.
 struct AttentionGradients {
   at::Tensor queries, keys_values, positions, content_bias, position_bias;
 };
@@ -57,9 +57,6 @@ AttentionGradients attention_backward(const AttentionInput& input, const at::Ten
 }  // namespace ql::kernels
 
 namespace ql::kernels::attention {
-
-// The forward and the backward pass share the following code: pointers into the tensors, and the
-// problem of one stream and head with its rows, masks and scratch memory.
 
 // The scores of a block of queries take at most kBlockBytes, which fit into the first-level cache.
 // But a block has at least kLeastBlock queries, unless the segment has fewer.
@@ -178,10 +175,10 @@ PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
   return panels;
 }
 
-// Describes the attention of the queries first, first + d, first + 2d, ... of one stream and head,
-// where d is the head's dilation. The problem's keys are those whose distances to these queries are
-// multiples of d. Inside the problem, queries and keys are numbered from 0, and query i is at key
-// memory + i. With `sees_all`, all queries come after the last key.
+// Describes the attention of the queries `first`, first + d, first + 2d and so on, for one stream
+// (element of the batch) and one head with dilation d. The keys are those whose distances to these
+// queries are multiples of d. Inside the problem, queries and keys are numbered from 0, and query i
+// is at key memory + i. With `sees_all`, all queries come after the last key.
 template <typename Real>
 struct AttentionProblem {
   // Returns the keys that each query sees. Range r of the band is for query begin + r.
@@ -348,9 +345,9 @@ namespace ql::kernels {
 // of scores with dropout, and its gradient. They also scale rows, and add two rows.
 
 // Points to matrices with one row for each of `rows` consecutive queries. The kernels read and
-// write blocks of kPanel columns, so each row must have room for a complete last block. Only rows
-// of `factors` may follow one another without this room: a factor that is read after the row's last
-// key is multiplied by 0.
+// write blocks of kPanel columns, so each row must have room for a complete last block. Only
+// dropout's `factors` need no room between rows. The last block of such a row reads factors of the
+// next row, and multiplies them by probabilities that are 0.
 template <typename Real>
 struct ScoreRows {
   std::int64_t rows = 0;
@@ -384,9 +381,9 @@ QL_VECTOR_BODY Range find_panels(const Band& seen, std::int64_t first, std::int6
   return {keys.begin / kPanel<Real> * kPanel<Real>, padded<Real>(keys.end)};
 }
 
-// Replaces the scores by attention weights. Every row gets weights in the columns that
-// find_panels() returns for all rows together. A key that row r does not see gets the weight 0. For
-// the keys j that row r sees, with dropout's factors f:
+// Replaces in->scores by attention weights, in a range of columns that contains the keys of all
+// rows. If row r does not see a key, the key gets the weight 0. For the keys j that row r sees,
+// with the position scores `by_row`, their `shift` and dropout's factors f:
 //
 //   s_rj           = scores_rj + by_row_r[shift - r + j]
 //   probability_rj = e^(s_rj - max_n s_rn) / sum_n e^(s_rn - max_n s_rn)

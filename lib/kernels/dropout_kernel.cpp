@@ -38,8 +38,8 @@ void fill_group_body(std::uint8_t* kept, std::uint32_t first_call, const Dropout
 
 #if QL_VECTOR_X86
 
-// Holds four Philox calls. Every 32-bit word is in the low half of 64 bits, where the
-// multiplication reads it. The contents of the high halves do not matter.
+// Holds the counters of four Philox calls. Each 32-bit word is in the low half of 64 bits, where
+// the multiplication reads it. The high halves do not matter.
 struct Quad {
   __m256i word[4];
 };

@@ -31,9 +31,9 @@ at::Tensor weight_factor(const at::Tensor& weight, const at::Tensor& scales = {}
 // Returns the matrix as an operand, rounded if it is float32 and `factor` is bfloat16.
 at::Tensor to_operand(const at::Tensor& matrix, const at::Tensor& factor);
 
-// Returns the tensor that will hold `matrix` as an operand, in the precision of the operand
-// `factor`. This is `matrix` itself if it has that precision, else a new, uninitialized tensor. The
-// last kernel that changes `matrix` must write its result to the returned tensor.
+// Returns a tensor for `matrix` in the precision of `factor`, with which it is multiplied later.
+// The last kernel that changes `matrix` must write its result to this tensor. The tensor is
+// `matrix` itself if it already has the precision, else it is new and uninitialized.
 at::Tensor operand_buffer(const at::Tensor& matrix, const at::Tensor& factor);
 
 // Outside of a piece of work (machine/threads.h), a matrix product is divided into pieces for the

@@ -71,10 +71,10 @@ at::Tensor recent_rows(const at::Tensor& window, std::int64_t segment) {
       .view({window.size(0) * segment, window.size(2)});
 }
 
-// Let y be the rows of the window, normalized without weight and bias. Let w and b be the norm's
-// weight and bias, W qkv_net, and G the gradient of the output. W * w scales each column of W by an
-// element of w. Then output = y V^T + c with V = W * w and c = W b. With dV for
-// the gradient of V, and so on, the gradients are
+// Let y be the rows of the window, normalized without weight and bias. The norm's weight and bias
+// are w and b, W is qkv_net, and G is the gradient of the output. W * w scales each column of W by
+// an element of w. Then output = y V^T + c with V = W * w and c = W b. With dV for the gradient of
+// V, and so on, the gradients are
 //
 //   dV = G^T y                     dc = sum of G over the rows
 //   dW = dV * w + dc b^T           dw = sum of W * dV over the rows     db = W^T dc

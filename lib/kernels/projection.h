@@ -15,9 +15,9 @@ namespace ql::kernels {
 // (kernels/product.h) computes the matrix product.
 at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias = {});
 
-// Computes project() with a `weight` that is a reordered parameter. The matrix product reads
-// `factor` instead of `weight`: weight_factor() of the parameter (kernels/product.h), reordered in
-// the same way.
+// Computes project() for a `weight` that is a parameter in another order. `factor` is
+// weight_factor() of the parameter (kernels/product.h) in this order. On the CPU, the matrix
+// product reads only `factor`, and `weight` gets the gradient.
 at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at::Tensor& bias,
                    const at::Tensor& factor);
 
@@ -33,11 +33,11 @@ struct QueriesKeysValues {
 // are normalized first if norm_weight and norm_bias [d_model] are defined. qkv_net is [3 * n_head *
 // d_head, d_model].
 //
-// The other states of the window are memory, whose gradient is not computed. Let x be a state that
-// is normalized without weight and bias, w and b the norm's weight and bias, and W qkv_net. The
-// norm is folded into the weights: W (x * w + b) = (W * w) x + W b. The gradients of W, w and b
-// follow from those of W * w and W b. So the backward pass does not need the gradient of x * w + b
-// for the memory, and saves the matrix product that would compute this gradient.
+// The other states of the window are memory, whose gradient is not computed. A state x that is
+// normalized without weight and bias becomes x * w + b, with the norm's weight w and bias b. With W
+// for qkv_net, the norm is folded into the weights: W (x * w + b) = (W * w) x + W b. The gradients
+// of W, w and b follow from those of W * w and W b. So the backward pass saves the matrix product
+// that would compute the gradient of x * w + b for the memory.
 QueriesKeysValues project_window(const at::Tensor& states, const at::Tensor& window,
                                  const at::Tensor& norm_weight, const at::Tensor& norm_bias,
                                  const at::Tensor& qkv_net, std::int64_t heads);

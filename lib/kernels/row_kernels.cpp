@@ -100,8 +100,8 @@ QL_VECTOR_BODY void normalize_row(const Real* row, const Real* weight, const Rea
   statistics[1] = deviation;
 }
 
-// Sets to[j] = before[j] + s (h[j] - mean(h) - y[j] mean(h y)), with h for `slopes`, y for `values`
-// and s for `deviation`. As in normalize_row(), s = 1 / sqrt(variance + kLayerNormEpsilon). A null
+// Sets to[j] = before[j] + s (h[j] - mean(h) - y[j] mean(h y)), where h is `slopes` and y is
+// `values`. `deviation` is the reciprocal s = 1 / sqrt(variance + kLayerNormEpsilon). A null
 // `before` counts as 0. `to` may be `slopes`.
 template <typename Real>
 QL_VECTOR_BODY void normalize_row_gradient(const Real* slopes, const Real* values, Real deviation,

@@ -27,9 +27,8 @@ struct NormalizedRows {
   at::Tensor values;
   at::Tensor statistics;  // [rows, 2]: mean and 1 / deviation
 };
-// Normalizes the rows of `states`. Also sets `factor` to the normalized values in the form that a
-// matrix product with `beside` takes: rounded to bfloat16 if `beside` is bfloat16
-// (kernels/product.h).
+// Normalizes the rows of `states`. Also sets `factor` to the normalized values as an operand for a
+// product with `beside` (kernels/product.h): rounded to bfloat16 if `beside` is bfloat16.
 NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight,
                               const at::Tensor& bias, const at::Tensor& beside, at::Tensor& factor);
 
@@ -48,11 +47,11 @@ AddedRows add_rows(const ResidualRows& input, const at::Tensor& weight = {},
 struct AddGradients {
   at::Tensor residual, output, bias, norm_weight, norm_bias;
 };
-// Returns the gradients of a call of add_rows() without a weight.
+// Returns the gradients for the inputs of an add_rows() without a norm.
 AddGradients add_rows_gradients(const at::Tensor& sum_gradient, const DropoutMask& kept,
                                 bool with_bias);
-// Returns the gradients of a call of add_rows() with a weight, given the gradients of the sum
-// (undefined means zero) and of the normalized rows.
+// Returns the gradients for the inputs of an add_rows() with a norm. An undefined `sum_gradient`
+// counts as 0.
 AddGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weight,
                                 const at::Tensor& sum_gradient,
                                 const at::Tensor& normalized_gradient, const DropoutMask& kept,
@@ -63,8 +62,8 @@ AddGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weigh
 void normalize_rows_gradient_(at::Tensor& gradient, const at::Tensor& values,
                               const at::Tensor& deviations);
 
-// Returns the sum of all rows [width]. Also sets `factor` to the rows, rounded to bfloat16 if
-// `beside` is bfloat16, as normalize_rows() does.
+// Returns the sum of all rows [width]. Also sets `factor` to the rows as an operand for a product
+// with `beside` (kernels/product.h).
 at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor& factor);
 
 // Sets hidden = dropout(relu(inner + bias)). `hidden` is `inner` itself, or a bfloat16 tensor that
@@ -72,10 +71,11 @@ at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor
 void relu_rows(const at::Tensor& inner, const at::Tensor& bias, const DropoutMask& kept,
                const at::Tensor& hidden);
 
-// Given the gradient with respect to `hidden`, the result of relu_rows(), sets `slopes` to the
-// gradient with respect to `inner`, and returns the gradient of the bias. `factor` is the factor of
-// the mask. Elements that were dropped or negative are 0 in `hidden`, so the mask's elements are
-// not needed again. `slopes` is `gradient` itself, or a bfloat16 tensor if `hidden` is bfloat16.
+// Computes the gradients of relu_rows(), whose result is `hidden`, from the `gradient` with respect
+// to `hidden`. Sets `slopes` to the gradient with respect to relu_rows()'s `inner`, and returns the
+// gradient of `bias`. `factor` is DropoutMask::factor. The mask's elements are not needed, because
+// dropped elements are 0 in `hidden`. `slopes` is `gradient` itself, or a bfloat16 tensor if
+// `hidden` is bfloat16.
 at::Tensor relu_rows_gradient(const at::Tensor& gradient, const at::Tensor& hidden, double factor,
                               const at::Tensor& slopes);
 

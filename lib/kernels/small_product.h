@@ -68,9 +68,9 @@ struct SmallProduct {
 // twelve vector registers.
 template <int kBytes>
 constexpr std::int64_t kTileRows = 12 * kBytes / 64;
-// No version computes more rows together. Rows that are computed together share one range of k
-// (SmallProduct). If inner_band moves by one k per row (slope 1 or -1), at most kMostTileRows - 1
-// elements outside of the band are therefore read in each row of A.
+// This is the largest kTileRows. Rows that are computed together share one range of k
+// (SmallProduct). If inner_band moves by one k per row (slope 1 or -1), up to kMostTileRows - 1
+// elements outside of a row's own range are therefore read in each row of A.
 constexpr std::int64_t kMostTileRows = kTileRows<64>;
 
 struct Range {
@@ -84,8 +84,8 @@ QL_VECTOR_BODY Range find_range(const Band& band, std::int64_t first, std::int64
           std::min(band.high + std::max(at_first, at_last), band.most)};
 }
 
-// Computes the rows from `row` to row + kRows - 1 of C, panel by panel. The sums of a panel stay in
-// registers while k runs over inner_band.
+// Computes the rows from `row` to row + kRows - 1 of C, kPanel columns at a time. Their sums stay
+// in registers during the loop over k.
 template <int kBytes, int kRows, typename Real>
 QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real>* product, std::int64_t row) {
   using Vector = typename Register<Real, kBytes>::Vector;

@@ -76,8 +76,8 @@ std::vector<at::Tensor> by_cluster(const SoftmaxWeights& weights,
   return tensors.front().split_with_sizes(sizes);
 }
 
-// Allocates the wanted gradients. For a cluster without rows, gradients of its own weights stay
-// undefined; its part of shared gradients is set to 0.
+// Allocates the wanted gradients. For a cluster of ids without rows, the gradients of its own
+// weights stay undefined, and its part of a gradient that all clusters share is set to 0.
 SoftmaxGradients make_gradients(const at::Tensor& states, const SoftmaxWeights& weights,
                                 const std::vector<std::int64_t>& counts, bool wanted) {
   const auto room = [wanted](const at::Tensor& tensor, bool used) {
@@ -148,7 +148,7 @@ ClusterResult run_cluster(const at::Tensor& states, const SoftmaxWeights& weight
   return result;
 }
 
-// Returns the same weights, with separate tensors of weights and biases for every cluster.
+// Returns the weights, with separate weights and biases for every cluster.
 SoftmaxWeights separated(const SoftmaxWeights& weights) {
   SoftmaxWeights separate = weights;
   separate.weights = by_cluster(weights, weights.weights);

@@ -26,9 +26,9 @@ struct SoftmaxWeights {
   at::Tensor cluster_bias;              // [clusters - 1]
 };
 
-// On the CPU, the losses of up to this many rows are computed in pieces of columns
-// (machine/threads.h). The exceptions are calls that need gradients, and calls from inside a piece.
-// A caller with more rows should divide them into pieces.
+// On the CPU, threads divide the columns of the softmax for at most this many rows. They do not if
+// gradients are wanted, or inside a piece of work (machine/threads.h). A caller with more rows
+// should divide the rows into pieces of work.
 constexpr std::int64_t kFewSoftmaxRows = 512;
 
 // Returns -log p(target) [rows] for states [rows, d_model] and targets [rows] int64, in the rows'
@@ -39,15 +39,15 @@ constexpr std::int64_t kFewSoftmaxRows = 512;
 //
 // The forward pass computes the gradients of the sum of the losses. The backward pass scales them
 // if all rows get the same incoming gradient, as from a sum or a mean of the losses. With different
-// incoming gradients, and in a second backward pass, it computes the logits again. The result is
-// exact in all cases. For a tail without targets, the gradients of weights and biases are zero, or
-// undefined if the tail has tensors of its own.
+// incoming gradients, and in a second backward pass, it computes the logits again. For a tail
+// without targets, the gradients of weights and biases are zero, or undefined if the tail has
+// tensors of its own.
 at::Tensor cross_entropy(const at::Tensor& states, const SoftmaxWeights& weights,
                          const at::Tensor& targets);
 
 // Returns, as a scalar tensor, `factor` times the sum of the losses of cross_entropy(). The forward
-// pass computes the gradients with this factor, so a first backward pass at most multiplies them by
-// the incoming gradient.
+// pass computes the gradients with this factor. The first backward pass multiplies them by the
+// incoming gradient, unless this is 1.
 at::Tensor cross_entropy_sum(const at::Tensor& states, const SoftmaxWeights& weights,
                              const at::Tensor& targets, double factor);
 

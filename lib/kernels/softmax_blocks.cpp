@@ -136,7 +136,6 @@ class SoftmaxBlock {
     const std::int64_t count = rows.states.size(0);
     const std::int64_t most =
         std::max(kSmallestBlock, (with_gradients_ ? kBlockElements : kPanelElements) / pitch_);
-    // All blocks but the last one have the same number of rows.
     const std::int64_t blocks = std::max<std::int64_t>(1, (count + most - 1) / most);
     size_ = (count + blocks - 1) / blocks;
     exponentials_ = at::empty({size_ * pitch_}, with_gradients_ ? panels_.front().factor.options()
@@ -193,8 +192,8 @@ class SoftmaxBlock {
   Real* maxima(std::size_t panel) {
     return maxima_.data() + panel * static_cast<std::size_t>(size_);
   }
-  // Returns rows [begin, end) of a panel's exponentials. The same memory first holds the panel's
-  // logits, unless the exponentials are rounded.
+  // Returns rows [begin, end) of a panel's exponentials. If they have the dtype of the logits, the
+  // same memory holds the panel's logits before.
   at::Tensor values(const Panel& panel, std::int64_t begin, std::int64_t end) const {
     if (!with_gradients_) {
       return exponentials_.view({size_, pitch_})
@@ -317,10 +316,11 @@ class SoftmaxBlock {
     sum += exponentiate(logits, bias, panel.size, maximum, exponentials);
   }
 
-  // Sets, for each row, scales = factor / sum * e^(own - last) and scaled_states = scales * state.
-  // Here own is the maximum that this panel's exponentials were computed with, and last is the
-  // final maximum that the sum refers to. If `again` is true, both tensors hold the values of the
-  // previous panel. A row with an unchanged maximum keeps its values.
+  // For a panel of columns, sets in each row scales = f / sum * e^(own - last) and scaled_states =
+  // scales * state, with the row's element f of factors(). The panel's exponentials were computed
+  // with the maximum own; the sum refers to the final maximum, last. If `again` is true, both
+  // tensors hold the values of the previous panel. A row with an unchanged maximum keeps its
+  // values.
   void scale_states(std::size_t index, bool again, const at::Tensor& scaled_states,
                     const at::Tensor& scales) {
     const Real* own = maxima(index);

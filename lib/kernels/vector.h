@@ -202,8 +202,8 @@ struct Register {
   typedef Integer Integers __attribute__((vector_size(kBytes)));
 };
 
-// The functions below take vectors by reference: for vectors wider than the portable registers, the
-// calling convention of arguments by value is not defined. The memory that the functions access
+// The functions below take vectors by reference. By value, vectors of 32 and 64 bytes have a
+// defined calling convention only in code for AVX and AVX-512. The memory that the functions access
 // needs only the alignment of an element. Memory is read and written by assignment, not by
 // std::memcpy(), so that the compiler keeps vectors in registers.
 
@@ -295,7 +295,7 @@ QL_VECTOR_BODY void exponentiate(typename Register<double, kBytes>::Vector& x) {
 
 // exchange() divides a and b into blocks of kStep lanes, numbered from 0. It swaps block 1 of a
 // with block 0 of b, block 3 of a with block 2 of b, and so on. This function returns the index in
-// concat(a, b) of the element that comes to `lane` of the new a, or with kSecond of the new b.
+// concat(a, b) of the element that exchange() puts into `lane` of a, or of b if kSecond is true.
 template <int kSize, int kStep, bool kSecond>
 constexpr int exchanged_lane(int lane) {
   const bool from_a = (lane & kStep) == 0;
