@@ -9,8 +9,8 @@
 
 namespace ql::nn {
 
-// A buffer has room for at least this many states, because short windows would otherwise move
-// often, and each move costs an operation.
+// A KvCache has room for at least this many states. With less room, shift() would often reach the
+// buffer's end and copy the memory back to the beginning.
 constexpr std::int64_t kLeastRoom = 64;
 
 static at::Tensor chosen(const at::Tensor& tensor, const at::Tensor& indexes) {
@@ -188,8 +188,8 @@ void DecodeStep::end_segment(const LayerContext& context, const net::Stage& inpu
   if (input.keys_per_state == 1) {
     growing.keys_values->shift(input.new_states);
   } else {
-    // The cached keys and values were projected from finer states. When these states become memory,
-    // layer() projects keys and values from the states themselves.
+    // The cached keys and values come from the states before pooling. In a memory they come from
+    // the pooled states, so layer() makes a new cache.
     growing.keys_values.reset();
   }
 }

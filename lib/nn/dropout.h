@@ -87,8 +87,8 @@ double dropout_factor(double rate);
 at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& step,
                    DropoutSite site);
 
-// Does the same for states that do not have the batch's rows, such as the position table: on the
-// CPU all micro-batches get the same mask, because step.first_row is not read.
+// Computes dropout() of states that do not have the batch's rows, such as the position table. On
+// the CPU, step.first_row is not read, so all micro-batches get the same mask.
 at::Tensor dropout_of_shared(const at::Tensor& states, double rate, const StepOptions& step,
                              DropoutSite site);
 

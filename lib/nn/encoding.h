@@ -1,5 +1,5 @@
-// Computes the vectors or scores by which attention distinguishes positions. The rows of
-// net::kEncodings have the parameters, costs and rules of each encoding of positions.
+// Computes the vectors by which attention distinguishes positions. The rows of net::kEncodings have
+// the parameters, costs and rules of each encoding of positions.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,12 +13,12 @@ namespace ql::nn {
 
 // Every layer gets the scores of positions in three steps. position_table() makes a table, which
 // does not depend on weights or tokens; training may drop elements of the table. position_scores()
-// turns the table of a window into a vector or a score for each distance and head.
-// kernels/attention.h, which does not depend on the encoding, adds the products of queries with
-// these vectors, or the scores themselves, to the content scores of queries and keys.
+// turns the table of a window into a vector for each distance and head. kernels/attention.h, which
+// does not depend on the encoding, adds the products of queries with these vectors to the content
+// scores.
 
 // Returns `embedded`, the embeddings [batch, length, d_model] of tokens, plus what the encoding
-// adds to them. `place` is the index of the first token in its segment.
+// adds to them. The first of these tokens is at index `place` of its segment.
 at::Tensor add_places(const net::Network& network, const at::Tensor& embedded, std::int64_t place);
 
 // Returns the table of a window: row k belongs to the distance length - 1 - k, so a shorter window
@@ -27,9 +27,9 @@ at::Tensor add_places(const net::Network& network, const at::Tensor& embedded, s
 at::Tensor position_table(const net::Network& network, std::int64_t length,
                           const at::TensorOptions& options);
 
-// Returns the `positions` of kernels::AttentionInput for the table of a window: for every distance
-// and head a vector, [window, n_head, d_head], or a score, [window, n_head]. They are undefined if
-// the encoding does not use distances.
+// Returns the `positions` of kernels::AttentionInput, a vector for every distance and head [window,
+// n_head, d_head]. `table` is the position_table() of the window. The result is undefined if the
+// encoding does not use distances.
 at::Tensor position_scores(const net::Network& network, const AttentionParameters& parameters,
                            const at::Tensor& table);
 

@@ -261,8 +261,8 @@ at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor
       context.parameters.attention.qkv_net.split_with_sizes({d_heads, 2 * d_heads});
   const at::Tensor queries =
       project_queries(context.network, normalized.narrow(1, memory, segment), weights[0]);
-  // Step::widen() is a matrix product, and may have rounded `states` to bfloat16. The memory in
-  // `window` is not rounded, so the residual sums get the precision of `window`.
+  // A matrix product between scales may have rounded `states` to bfloat16. The memory in `window`
+  // is not rounded. With the precision of `window`, the residual sums are not rounded, either.
   return finish_layer(
       context, states.to(window.scalar_type()),
       attend(context, queries, {project_keys_values(context.network, normalized, weights[1])},

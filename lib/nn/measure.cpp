@@ -87,9 +87,9 @@ namespace {
 // A graph of more elements than this (16 GiB of float64) is refused.
 constexpr double kLargestGraph = 2.0 * (1 << 30);
 
-// Returns how many positions one backward pass may differentiate. Each position is a row of a
-// batch, and the graph holds the windows of all layers and steps for every row. Throws ConfigError
-// if the graph of even one row is too large.
+// Returns for how many output states one backward pass may compute gradients. Each state needs a
+// row of the batch, and the graph holds the windows of all layers and steps for every row. Throws
+// ConfigError if the graph of one row is too large.
 std::int64_t rows_at_once(const net::Network& network, const net::Geometry& geometry,
                           std::int64_t steps, std::int64_t graph_numbers) {
   double windows = 0;

@@ -15,11 +15,11 @@
 namespace ql::nn {
 
 // Averages the attention probability of keys by their distance to the query, for each layer and
-// each head. add() selects the queries that enter the average.
+// each head.
 class AttentionMap {
  public:
   // Makes an empty map for the layers of this geometry. Throws ConfigError for linear attention,
-  // which has no probabilities, and for query_only_pooling.
+  // which has no probabilities, and for query_only_pooling, whose distances have no common unit.
   AttentionMap(const net::Network& network, const net::Geometry& geometry);
 
   // Adds the attention of one layer: probabilities [batch, n_head, segment, window]. The last query

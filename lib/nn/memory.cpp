@@ -80,9 +80,9 @@ at::Tensor document_states(const MemoryCover& cover, const at::Tensor& document_
   const std::int64_t tokens = cover.stride * cover.together;
   const at::Tensor covered = (document_offsets - cover.gap).clamp_min(0);
   const at::Tensor covering = at::div(covered + (tokens - 1), tokens, "floor") * cover.together;
-  // A state that entered the memory in a step inside the document counts even if it covers only
-  // earlier tokens. So a document that begins with a segment is read as a stream of its own, whose
-  // first step also computes states from the zeros before it.
+  // Each step inside the document adds new_states states, even if they cover only earlier tokens.
+  // So a document that begins with a segment is read as a stream of its own, whose first step also
+  // computes states from the zeros in its memory.
   const at::Tensor steps = at::div(document_offsets, cover.new_states * cover.stride, "floor");
   return at::maximum(covering, steps * cover.new_states);
 }

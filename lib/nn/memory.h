@@ -57,17 +57,18 @@ struct MemoryCover {
   std::int64_t together = 1;
 };
 
-// Returns the MemoryCover of a stage's memory. The memory ends where the stage's own segment
-// begins. If the stage computes old states again, its segment begins before the step's first token.
+// Describes which tokens the memory of a stage (a layer's input or a scale's output) covers. The
+// memory ends where the stage's segment begins: before the step's first token if the stage computes
+// old states again.
 MemoryCover memory_cover(const net::Stage& stage);
-// Returns the MemoryCover of the compressed memories of a Compressive Transformer.
+// Describes which tokens the compressed memories of a Compressive Transformer cover.
 MemoryCover compressed_memory_cover(const net::Geometry& geometry);
 
-// Returns for each row how many of the memory's newest states belong to the current document.
-// The result and `document_offsets` are [rows] int64. The document begins document_offsets tokens
+// Returns for each row how many of the memory's newest states belong to the current document. The
+// result and `document_offsets` are [rows] int64. The document begins document_offsets tokens
 // before the step's first token. A state belongs to the document if it covers one of the document's
-// tokens, or if it entered the memory in a step that began inside the document. The count is 0 if
-// the document begins with the step. It may exceed the length of the memory.
+// tokens, or if it entered the memory in a step that began inside the document. The count may
+// exceed the length of the memory.
 at::Tensor document_states(const MemoryCover& cover, const at::Tensor& document_offsets);
 
 // Returns a mask [rows, length] that is true for the states of a memory that must become zeros. The

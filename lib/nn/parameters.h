@@ -12,7 +12,7 @@
 
 namespace ql::nn {
 
-// A NamedTensor is a tensor and its name in files.
+// Holds a tensor and its name in files.
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
@@ -79,8 +79,8 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
 // Draws initial values of the parameters (paper, appendix E, and the public Transformer-XL code).
 // Weights, embeddings, u and v are drawn from normal(0, init_std), layer norm weights from
 // normal(1, init_std), and the projections between embeddings and d_model from normal(0,
-// proj_init_std). Widenings and narrowings become identity matrices. Biases other than u and v
-// become 0. Every value is a function of (seed, parameter, index).
+// proj_init_std). Maps between the widths of scales get 1 on the diagonal, else 0. Biases other
+// than u and v become 0. Every value is a function of (seed, parameter, index).
 void initialise(Parameters& parameters, const net::Network& network, std::uint64_t seed);
 
 }  // namespace ql::nn

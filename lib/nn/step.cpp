@@ -126,8 +126,8 @@ at::Tensor Step::window_of(const net::Stage& stage, const at::Tensor& states) {
 
 at::Tensor Step::layer(const LayerContext& context, const net::Stage& input,
                        const at::Tensor& states, const at::Tensor& finer) {
-  // This must be Step's own window_of(). LayerwiseStep::layer_row_by_row() calls Step::layer(), and
-  // LayerwiseStep::window_of() leaves the compressed memory out.
+  // LayerwiseStep::layer_row_by_row() also calls this function. A virtual call would then choose
+  // LayerwiseStep::window_of(), which leaves the compressed memory out.
   const at::Tensor window = Step::window_of(input, states);
   if (finer.defined()) {
     const at::Tensor keys = at::cat({window.narrow(1, 0, input.memory), finer}, 1);
@@ -180,8 +180,8 @@ static at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& enteri
 
 // Computes first the keys and values of all segments, then everything else, because a segment's
 // memory has states of the segments before it. Each of these two phases divides the segments into
-// pieces. Memories take their keys and values from the first phase. If `finer` is defined, the
-// first phase projects the finer states, so the keys and values of memories are computed apart.
+// pieces. If `finer` (states before pooling) is undefined, memories take their keys and values from
+// the first phase. Otherwise the keys and values of memories are projected from `states`.
 at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& input,
                                 const at::Tensor& states, const at::Tensor& finer) {
   if (geometry_.keeps_most_used()) return layer_row_by_row(context, input, states);

@@ -45,17 +45,17 @@ class Step {
   // segment's keys come from `states`, and `finer` is undefined.
   virtual at::Tensor layer(const LayerContext& context, const net::Stage& input,
                            const at::Tensor& states, const at::Tensor& finer);
-  // Returns the window of `stage`, the output of a scale, for the segment `states`. Also replaces
-  // the stage's memory by the memory for the next step. This version works for every stage, and
-  // returns concat(compressed memory, memory, states). The next memory has the newest states of
-  // concat(memory, states[:stage.new_states]). The compressed memory does not change.
+  // Returns the window of `stage`, whose segment is `states`: concat(compressed memory, memory,
+  // states). Also replaces the stage's memory by the memory for the next step, which has the newest
+  // states of concat(memory, states[:stage.new_states]). The compressed memory does not change.
+  // Overrides work only for outputs of scales, which have no compressed memory.
   virtual at::Tensor window_of(const net::Stage& stage, const at::Tensor& states);
   // Returns those states [batch, c n, width] of the finer scale's `window` that are pooled into the
   // next n states of `stage`.
   virtual at::Tensor new_groups(const net::Stage& stage, const at::Tensor& window);
-  // Returns for each token the newest state of a scale that covers no token after it, [batch,
-  // tokens, d_model]. `states` are the output of the scale, which `output` describes. `window` is
-  // the result of window_of() for `states`.
+  // Returns [batch, tokens, d_model]: for each token p of the segment, the newest state that covers
+  // no token after p. `states` are the output of a scale, which `output` describes. `window` is the
+  // result of window_of() for `states`.
   virtual at::Tensor states_of_tokens(const net::Stage& output, const at::Tensor& states,
                                       const at::Tensor& window);
 
