@@ -211,9 +211,9 @@ std::string take_place(const Store& store, const LaunchedProcess& process, Json 
   return found;
 }
 
-// Asks all processes to report whether they are waiting for a sum. Returns the ranks of those that
-// do not answer in time: they have ended, are silent, or compute. Also returns `own_words`, the
-// error message of this process, or the error message of another process that asked earlier.
+// Asks all processes to report that they are waiting for a sum. Returns the ranks of those that do
+// not report it in time: they have ended, are silent, or are computing. Also returns the error
+// message of the process that asked first, which is `own_words` if this process did.
 std::pair<std::string, std::vector<int>> call_roll(const Store& store,
                                                    const LaunchedProcess& process,
                                                    const std::string& own_words) {

@@ -75,8 +75,8 @@ class Job {
 
   // If the job has ended, throws the reason: LostProcess, or Interrupted with the signal that
   // stopped a process. Otherwise returns the signal that asks one of the processes to stop, or 0 if
-  // there is none. Also returns 0 if c10d's store does not answer. `waits` is true if this process
-  // is waiting for a sum; other processes learn this in lose().
+  // there is none or c10d's store does not answer. `waits` is true if this process is waiting for a
+  // sum. check() reports this when another process asks in lose().
   int check(bool waits);
   // Makes check() return this signal, or an earlier one, in all processes.
   void ask_to_stop(int signal) { publish("stop", std::to_string(signal)); }
