@@ -56,9 +56,9 @@ static std::string tied_to(const std::string& name, const TensorFile& file) {
   return "";
 }
 
-// Gives the weights in a file of Hugging Face Transformers the names and the order of the public
-// Transformer-XL code. In such a file, names of tensors begin with kLibraryPrefix. The rows of
-// crit.cluster_weight and crit.cluster_bias, one for each cluster, are in reverse order.
+// Changes a file of Hugging Face Transformers into one of the public Transformer-XL code. Removes
+// kLibraryPrefix from names of tensors, and reverses the rows of crit.cluster_weight and
+// crit.cluster_bias, one for each cluster. Does not change other files.
 static void drop_library_prefix(TensorFile& file) {
   const std::string prefix = kLibraryPrefix;
   std::set<std::string> names;
