@@ -1,5 +1,5 @@
-// Computes the vectors by which attention distinguishes positions. The rows of net::kEncodings have
-// the parameters, costs and rules of each encoding of positions.
+// Computes the vectors or scores by which attention distinguishes positions. The rows of
+// net::kEncodings have the parameters, costs and rules of each encoding of positions.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,7 +15,7 @@ namespace ql::nn {
 // does not depend on weights or tokens; training may drop elements of the table. position_scores()
 // turns the table of a window into a vector for each distance and head. kernels/attention.h, which
 // does not depend on the encoding, adds the products of queries with these vectors to the content
-// scores.
+// scores. An encoding may give a score in the place of each vector; attention adds it as it is.
 
 // Returns `embedded`, the embeddings [batch, length, d_model] of tokens, plus what the encoding
 // adds to them. The first of these tokens is at index `place` of its segment.
@@ -27,9 +27,9 @@ at::Tensor add_places(const net::Network& network, const at::Tensor& embedded, s
 at::Tensor position_table(const net::Network& network, std::int64_t length,
                           const at::TensorOptions& options);
 
-// Returns the `positions` of kernels::AttentionInput, a vector for every distance and head [window,
-// n_head, d_head]. `table` is the position_table() of the window. The result is undefined if the
-// encoding does not use distances.
+// Returns the `positions` of kernels::AttentionInput: for every distance and head a vector,
+// [window, n_head, d_head], or a score, [window, n_head]. `table` is the position_table() of the
+// window. The result is undefined if the encoding does not use distances.
 at::Tensor position_scores(const net::Network& network, const AttentionParameters& parameters,
                            const at::Tensor& table);
 
