@@ -128,9 +128,9 @@ struct EvaluationOptions {
   std::optional<shard::TokenId> unknown;  // the vocabulary's <unk>
   TargetSink sink;                        // if given, gets the scored targets
   TargetProgress progress;
-  // If given, the map gets the attention of every layer. A query counts only if the target after
-  // the query's newest token is scored. An evaluation step by step (`batch` > 0) leaves the map
-  // empty.
+  // If given, the map gets the attention of every layer. A query comes from a state of one or
+  // several tokens. It counts only if the token after the newest of these tokens is scored. An
+  // evaluation step by step (`batch` > 0) leaves the map empty.
   nn::AttentionMap* attention_map = nullptr;
   // For each target, `sink` also gets this many of the likeliest tokens. An evaluation step by step
   // (`batch` > 0) ignores this option.
@@ -157,14 +157,13 @@ void check_stride(const net::Geometry& geometry, std::int64_t stride);
 Evaluation evaluate(const nn::Model& model, const TokenSource& source,
                     const EvaluationOptions& options);
 
-// Evaluates step by step for evaluate(), with at most `options.batch` columns in parallel
-// (eval/stream_columns.h).
+// Evaluates step by step for evaluate(), with at most `options.batch` columns in parallel.
 Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& source,
                             const EvaluationOptions& options);
 
 // These functions check the tokens that evaluators read.
 
-// Throws Error if the stream has fewer than two tokens, because nothing could be scored.
+// Throws Error if the stream has fewer than two tokens.
 void check_length(const TokenSource& source);
 
 // Throws Error for the first of `ids` outside 0 .. vocab_size-1; `begin` is the position of ids[0].

@@ -23,9 +23,9 @@ at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
 std::vector<LikelyToken> likeliest_in_blocks(const nn::Model& model, const at::Tensor& states,
                                              std::int64_t top);
 
-// Returns the number of rows that a call of likeliest_in_blocks() should get. It is a multiple of
-// the block's rows, so several calls give the same bits as one call with all rows. The result of a
-// call takes at most 64 MiB, except if one block takes more. If `top` is 0, returns all rows.
+// Returns the number of rows for a call of likeliest_in_blocks(). If `top` is 0, these are all
+// rows. Calls with this number compute the same blocks as one call with all rows, so they give the
+// same bits. A call's result takes at most 64 MiB, except if one block takes more.
 std::int64_t rows_of_likeliest(const nn::Model& model, const at::Tensor& states, std::int64_t top);
 
 // Adds the losses of targets to `result` and hands the targets to options.sink. Targets before

@@ -48,9 +48,10 @@ struct LayerSize {
     d_inner = static_cast<double>(of_stage.d_inner);
   }
 
-  // Returns the number of elements that `stage` needs for each segment that is read at once. If the
-  // stage feeds a layer, these are the states before and after the layer, and keys and values. If
-  // not, they are the stage's states and, if the stage has a memory, a window for each segment.
+  // Several segments go through a layer together. Returns the number of elements that `stage` needs
+  // for each of these segments. If the stage feeds a layer, it needs the states before and after
+  // the layer, the keys and the values. Otherwise it needs its states and, if it has a memory, a
+  // window.
   double of_chunk(const net::Network& network, const net::Stage& stage) const {
     const auto segment = static_cast<double>(stage.segment);
     const auto keys = static_cast<double>(stage.segment_keys());
@@ -330,8 +331,7 @@ class Unscored {
   void score(const nn::Model& model, const EvaluationOptions& options, Evaluation& result) {
     if (rows_ == 0) return;
     const at::Tensor states = at::cat(states_), targets = at::cat(targets_);
-    // All threads work together on a block of up to this many rows (kernels/softmax.h), so the
-    // blocks are computed one after the other.
+    // All threads work together on one block of up to kFewSoftmaxRows rows (kernels/softmax.h).
     std::vector<at::Tensor> blocks;
     for (std::int64_t first = 0; first < rows_; first += kernels::kFewSoftmaxRows) {
       const std::int64_t count = std::min(kernels::kFewSoftmaxRows, rows_ - first);

@@ -62,8 +62,9 @@ class LineEnds {
 
   // Takes a token; returns true if it ends a line.
   bool after(std::int64_t id) {
-    // A doubled line should begin with <eos>, but any token may begin it. So if a stream begins
-    // inside a line, the next <eos> ends this line, and all later lines are found correctly.
+    // If `doubled_`, a line begins and ends with <eos>, but its first token is not checked. So if a
+    // stream begins between the two <eos> of a line, the second one ends this line, and all later
+    // lines are found.
     const bool opens = doubled_ && !inside_;
     inside_ = opens || id != static_cast<std::int64_t>(line_end_);
     return !inside_;
@@ -71,7 +72,7 @@ class LineEnds {
 
  private:
   shard::TokenId line_end_;
-  bool doubled_;         // a line begins and ends with <eos>
+  bool doubled_;
   bool inside_ = false;  // the current line has not ended
 };
 
