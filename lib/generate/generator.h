@@ -29,8 +29,8 @@ struct GenerationOptions {
   std::int64_t stride = 0;
 };
 
-// Returns half the segment length for a network without memory, so that a new token in a window
-// that slid sees at least the other half. Returns 0 for a network with memory.
+// Returns the usual GenerationOptions::stride: 0 for a network with memory, otherwise half the
+// segment length. When a window is full, the other half of its tokens stays.
 std::int64_t usual_stride(const net::Geometry& geometry);
 
 struct GeneratedToken {
