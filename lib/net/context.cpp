@@ -9,21 +9,20 @@ namespace ql::net {
 
 namespace {
 
-// Holds the states of a stage, such as the input of a layer, in the current segment. Each state is
-// represented by the oldest token that it depends on, relative to the segment's first token. States
-// of the memory have no entries. A state that was computed k steps ago uses the entry of its index
-// in the segment, less k * n_s.
+// Describes the states of a stage, such as a layer's input, in the current segment. For each state,
+// `oldest` has the oldest token that it depends on, relative to the segment's first token. States
+// of the memory have no entries. If a state of the memory was computed k steps ago at index i, its
+// oldest token is oldest[i] - k * n_s.
 //
-// Usually no state reaches further back than an earlier state of its stage. Exceptions occur only
-// if attention is limited to `span` keys, and if the network also has dilated attention, a
-// compressed memory, or averaging without recurrence (stays_ordered()).
+// Usually no state reaches further back than an earlier state of its stage. An exception needs
+// attention that is limited to `span` keys, and also dilated attention, a compressed memory, or
+// averaging without recurrence (stays_ordered()).
 struct States {
   std::vector<std::int64_t> oldest;  // a single entry when all are equal
   bool ordered = true;               // no state reaches further back than an earlier one
 };
 
-// Returns the oldest token that any state of `run` depends on. `states` has the entries of stage
-// `run.stage`.
+// Returns the oldest token that any state of `run` depends on. `states` is of stage `run.stage`.
 std::int64_t oldest_of(const StateRun& run, const Geometry& geometry, const States& states) {
   std::int64_t oldest = INT64_MAX;
   for (std::int64_t k = 0; k < (states.ordered ? 1 : run.count); ++k) {
@@ -35,21 +34,21 @@ std::int64_t oldest_of(const StateRun& run, const Geometry& geometry, const Stat
   return oldest;
 }
 
-// Returns false if a state of `stage` may reach further back than an earlier one. `ordered` is the
-// result for the previous stage.
+// Returns false if a state of `stage` may reach further back than an earlier state of `stage`.
+// `ordered` is the result for the previous stage.
 bool stays_ordered(const Geometry& geometry, std::size_t stage, bool ordered) {
   const Stage& before = geometry.stages[stage - 1];
   switch (geometry.stages[stage].source) {
     case Stage::Source::kLayer:
-      // With span 0 every query of a segment sees the window's first key, so all queries reach
-      // equally far back. With a limited span and a compressed memory, the first query of a segment
-      // can reach further back than the last query of the previous segment.
+      // If `span` is 0, each query sees the window's first key, so all queries reach equally far
+      // back. If queries see at most `span` keys and there is a compressed memory, the first query
+      // of a segment can reach further back than the last query of the previous segment.
       return before.span == 0 ||
              (ordered && geometry.dilations.back() == 1 && before.compressed_memory == 0);
     case Stage::Source::kAveraged:
-      // Without recurrence the first tokens of a segment have no coarse states. With a limited span
-      // the coarse state of a later token may reach further back than the fine states of an earlier
-      // token.
+      // Without recurrence only the later tokens of a segment have coarse states. If queries see at
+      // most `span` keys, coarse states may reach further back than the fine states of the first
+      // tokens.
       return ordered && (geometry.recurrent || before.span == 0);
     default:
       return ordered;
@@ -79,8 +78,8 @@ std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry) {
     const Stage &here = geometry.stages[stage], &before = geometry.stages[stage - 1];
     const bool ordered = all[stage - 1].ordered;
     States& states = all[stage];
-    // With span 0 every query sees the window's first key. If the inputs are ordered, no other key
-    // reaches further back, so all queries have the same oldest token.
+    // If `span` is 0, every query sees the window's first key. If the inputs are ordered, no other
+    // key reaches further back. Then all queries have the same oldest token.
     const bool equal = here.source == Stage::Source::kLayer && before.span == 0 && ordered;
     states.oldest.resize(equal ? 1 : static_cast<std::size_t>(here.segment), INT64_MAX);
     for (std::size_t i = 0; i < states.oldest.size(); ++i) {
@@ -100,7 +99,7 @@ std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry) {
 Cone cone_of(const Geometry& geometry, std::int64_t position) {
   Cone cone(geometry.stages.size());
   mark(cone, geometry, cone.size() - 1, 0, position);
-  // A stage depends on earlier stages only, so one pass from the last to the first is enough.
+  // A stage depends on earlier stages only, so one pass from last to first is enough.
   for (std::size_t stage = cone.size(); stage-- > 1;) {
     for (std::size_t step = 0; step < cone[stage].size(); ++step) {
       for (std::size_t index = 0; index < cone[stage][step].size(); ++index) {

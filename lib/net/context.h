@@ -26,10 +26,10 @@ std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry);
 // The cone of an output state is the set of all states, and all tokens, on which the output state
 // depends. qlctx draws the cone.
 
-// cone[stage][k][i] is true when the output state depends on state i that the step k steps ago
-// computed in Geometry::stages[stage]. Step k = 0 is the step of the output state itself. If a
-// state was computed again in several steps, each version counts separately. All stages have
-// entries for the same number of steps, back to the oldest step that the cone reaches.
+// cone[stage][k][i] is for state i of Geometry::stages[stage], computed k steps before the output
+// state. It is true when the output state depends on that state. If a state was computed again in
+// several steps, each version counts separately. All stages have entries for the same number of
+// steps, back to the oldest step that the cone reaches.
 using Cone = std::vector<std::vector<std::vector<bool>>>;
 
 // Returns a Cone that marks all states on which the output state at `position` (0 to n_s - 1)

@@ -138,9 +138,9 @@ static double sum_of_quotients(std::int64_t count, std::int64_t divisor) {
 }
 
 // Returns the number of pairs of a query and a key that the query sees, for all queries of a
-// segment, averaged over the heads. With query_only_pooling a query's state was pooled from
-// keys_per_state states, each of which is a key, and attention repeats the query for each of these
-// keys. All repetitions count, although only the result of the last one is used.
+// segment, averaged over the heads. With query_only_pooling a query is pooled from keys_per_state
+// states, and each of these is a key. Attention computes a copy of the query at each of these keys.
+// All copies count, although only the result of the last copy is used.
 static double seen_keys(const Network& network, const Stage& input) {
   const auto segment = static_cast<double>(input.segment_keys());
   const std::int64_t memory = input.memory + input.compressed_memory;

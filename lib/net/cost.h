@@ -89,10 +89,10 @@ struct Cost {
   double forward_flops_per_token = 0;
   // Holds the operations of a training step per token of its segments: those of the forward pass,
   // and twice this number for the gradients of weights and inputs. Training also recomputes keys
-  // and values of memories with the changed weights. These products count, and so do the
-  // gradients of the weights. Memories themselves have no gradients. In a Compressive Transformer
-  // the convolution and the gradient of its weights count. The rest of the convolution's own loss
-  // (CompressionLoss) does not count.
+  // and values of memories with the changed weights. These products count, and also those for the
+  // gradients of key and value weights; memories have no gradients. In a Compressive Transformer
+  // the convolution and the gradient of its weights count. Other operations of the CompressionLoss
+  // do not count.
   double training_flops_per_token = 0;
   // This is the number of states that a stream keeps between steps. They are inputs of layers,
   // compressed memories, and outputs of scales. Only those outputs are kept that are read by the

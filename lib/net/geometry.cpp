@@ -211,10 +211,10 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
       stage.memory = geometry.recurrent ? window - stage.segment : 0;
       stage.keys_per_state = network.query_only_pooling ? network.rate : 1;
     }
-    // The compression to the next scale reads a scale's output with a complete memory. The last
-    // scale's output is read only by the average of all scales. In the average, tokens before the
-    // end of the first new state take the state before it. That state is in the memory if all
-    // states of the segment are new.
+    // The output of each scale except the last keeps its memory for the compression to the next
+    // scale. The last output is read only by the average of the scales. There the first tokens take
+    // the state before the segment's first new state. If all states of the segment are new, the
+    // state before them is in the memory.
     const bool last = stage.scale + 1 == network.scales.size();
     const bool reads_one =
         geometry.recurrent && stage.stride > 1 && stage.segment == stage.new_states;
@@ -238,19 +238,19 @@ static StateRun states_at(const Geometry& geometry, std::size_t stage, std::int6
   const std::int64_t number =
       -input.memory - index;  // number of the compressed state: 1 is the newest
   if (number <= 0) return {stage, index, 1, 1};
-  // The compressed state was made `steps` steps ago, at index `place` of the `of_step` states that
-  // this step made from the `segment` states that left the memory.
+  // `steps` steps ago, `segment` states left the memory and were compressed to `of_step` states.
+  // The state at `index` is number `place` of these, from 0.
   const std::int64_t rate = geometry.rate, of_step = input.segment / rate;
   const std::int64_t steps = (number - 1) / of_step + 1;
   const std::int64_t begin =
-      -input.memory - steps * input.segment;  // index of the first of these `segment` states
+      -input.memory - steps * input.segment;  // index of the first of the `segment` states
   const std::int64_t place = steps * of_step - number;
   switch (geometry.pool) {
     case Pool::kDilatedConvolution:
       return {stage, begin + place, rate, of_step};
     case Pool::kMostUsed:
-      // The step kept `of_step` of these states in their order. So at least `place` of them come
-      // before the compressed state, and at least of_step - 1 - place after it.
+      // `of_step` of the `segment` states were kept, in their order. So `place` kept states are
+      // older than the one at `index`, and of_step - 1 - place are newer.
       return {stage, begin + place, input.segment - of_step + 1, 1};
     default:
       return {stage, begin + place * rate, rate, 1};

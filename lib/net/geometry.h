@@ -36,15 +36,15 @@ struct Stage {
   std::int64_t width = 0;    // d_model of the scale; 0 if the network has no d_model
   std::int64_t layer = -1;   // index of the layer that reads the states; -1: none
   std::int64_t segment = 0;  // n_s(i): states in a step
-  // This is n_m(i), the number of states in the memory. In the output of a scale the memory has
-  // only the states that the compression to the next scale or the average of the scales reads.
+  // This is n_m(i), the states in the memory. A scale's output keeps a memory for the compression
+  // to the next scale. The last output keeps at most one state, for the average of scales.
   std::int64_t memory = 0;
   std::int64_t compressed_memory = 0;  // n_cm: compressed states (Compressive only)
   std::int64_t stride = 1;             // g(i) = c^(i-1): tokens per state
   std::int64_t new_states = 0;         // h(i) = n_s / g(i): states that enter the memory in a step
   std::int64_t span = 0;               // largest number of keys that a query sees; 0: no limit
-  // This is the number of keys in the window for each state of the segment. It is 1, except where
-  // query_only_pooling applies: there each of the `rate` states before pooling is a key.
+  // A layer makes this number of keys for each state of the segment: 1, or `rate` where
+  // query_only_pooling applies. There the `rate` states before pooling are the keys.
   std::int64_t keys_per_state = 1;
 
   bool feeds_layer() const { return layer >= 0; }
@@ -86,8 +86,8 @@ struct Geometry {
 // Throws the ConfigError of check_layers(). For wrong lengths, throws a ConfigError that names the
 // broken rule and the nearest valid lengths.
 Geometry make_geometry(const Network& network, const Lengths& lengths);
-// Adds a conflict if the lengths do not fit the network. Adds none if the network's layers are in
-// conflict themselves, because no lengths fit such layers.
+// Adds a conflict if the lengths do not fit the network. Adds nothing if check_layers() refuses the
+// network.
 void find_conflicts(const Network& network, const Lengths& lengths, const std::string& where,
                     Conflicts& conflicts);
 
@@ -109,11 +109,11 @@ struct StateRun {
   std::int64_t first = 0, count = 1, step = 1;
 };
 
-// Calls visit() until it has visited all states from which state `index` in the segment of a stage
-// is computed. Each StateRun has one or several of them. Stage 0, the tokens, has none. The states
-// that a layer reads are keys: for each dilation the oldest key comes first, and with `oldest_key`
-// the others are left out. A key of a compressed memory is visited as the StateRun that it was made
-// from. With Pool::kMostUsed this StateRun has all states that attention may have chosen.
+// Visits all states from which state `index` in the segment of a stage is computed: each call of
+// visit() gets one or several states. For stage 0, the tokens, nothing is visited. If the stage is
+// the output of a layer, the oldest key of each dilation comes before its other keys; with
+// `oldest_key` these are left out. A key of a compressed memory is visited as the states from which
+// it was made. With Pool::kMostUsed these are all states that attention may have chosen.
 void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t index, bool oldest_key,
                   const std::function<void(const StateRun&)>& visit);
 

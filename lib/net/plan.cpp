@@ -61,8 +61,8 @@ bool undercuts(const Price& price, const Price& other) {
 
 // Compares plans of equal cost. Returns true when cheapest_plans() prefers plan `a` to plan `b`.
 bool preferred(const Plan& a, const Plan& b) {
-  // The lower rank is preferred. But at the finest scale more layers are preferred, so the rank of
-  // `plan` has the scales of `other`.
+  // The lower rank is preferred, but the greater `scales` (more layers at fine scales). So each
+  // rank has the other plan's `scales`.
   const auto rank = [](const Plan& plan, const Plan& other) {
     return std::make_tuple(plan.network.scales.size(), other.network.scales, plan.network.rate,
                            plan.lengths.segment, -plan.lengths.memory,
@@ -145,8 +145,8 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
 double most_context(const Geometry& geometry) {
   double tokens = static_cast<double>(geometry.lengths.segment);
   for (const Stage& stage : geometry.stages) {
-    // No operation reads states of this stage that are more than `farthest` states back. The first
-    // value is for states that are compressed or averaged, the next one for a layer.
+    // No operation reads states of this stage that are more than `farthest` states back. This value
+    // holds for compression and averages. A layer has another value (below).
     std::int64_t farthest = stage.window() * geometry.rate;
     if (stage.feeds_layer()) {
       farthest = stage.window();
@@ -155,8 +155,8 @@ double most_context(const Geometry& geometry) {
       }
     }
     if (stage.compressed_memory > 0) {
-      // A compressed key stands for `rate` states that are older than the memory. It may depend on
-      // all `segment` states that were compressed in one step.
+      // This adds `rate` states for each of at most `farthest` compressed keys, and `segment`
+      // states, because a key may depend on all states that were compressed in its step.
       farthest = farthest * (geometry.rate + 1) + stage.segment;
     }
     tokens += static_cast<double>(farthest) * static_cast<double>(stage.stride);
@@ -249,9 +249,9 @@ std::vector<Plan> cheapest_plans(const std::vector<Network>& networks, std::int6
       chains.insert(chains.end(), own.begin(), own.end());
     }
   }
-  // Cheap chains (series of lengths) are searched first. Their plans often dominate chains with
-  // long segments. Then search() does not compute the exact context lengths of these chains, which
-  // would take longest.
+  // Cheap chains (series of lengths) are searched first. Chains with long segments then often cost
+  // more than a known plan. For these, search() leaves out the exact context lengths, which take
+  // longest.
   std::stable_sort(chains.begin(), chains.end(), [](const Chain& a, const Chain& b) {
     return a.least_operations < b.least_operations;
   });

@@ -52,10 +52,10 @@ std::vector<Network> divisions_of_layers(const Network& network, Architecture ar
 // compressed memories is 1. Segments are at most `context`, except that the first length of the
 // grid is always used. The grids of memories and of compressed memories end with their first length
 // that is neither below `context` nor below the segment. A memory has at least as many states as
-// the segment. A compressed memory has at least as many states as a step adds to it. With a shorter
-// memory each layer would still reach back a segment, but in theory only: all information would
-// have to pass through a few states. With several scales and without same_length, memory 0 is also
-// tried, because coarser scales then have memories of their own.
+// the segment. A compressed memory has at least as many states as a step adds to it. Fewer states
+// can depend on a complete earlier segment, too, but they would have to carry all its information.
+// With several scales, memory 0 is also tried, because coarser scales then have memories of their
+// own. Networks with same_length need a memory.
 //
 // If `segments` has elements, they replace the grid of segments. A network is not combined with
 // segments that do not fit it.
