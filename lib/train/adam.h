@@ -13,10 +13,8 @@
 
 namespace ql::train {
 
-// Loops over all weights work in blocks. The blocks, and so the order of sums, are the same for any
-// number of threads.
-
-// A block has this many elements.
+// All weights are processed in blocks of this number of elements. The blocks, and so the order of
+// sums, do not depend on the number of threads.
 inline constexpr std::int64_t kBlock = 16384;
 
 inline std::int64_t block_count(std::int64_t elements) { return (elements + kBlock - 1) / kBlock; }

@@ -171,7 +171,7 @@ Json training_to_json(const TrainingConfig& config);
 double training_progress(const TrainingConfig& config, std::int64_t step, double elapsed);
 
 // Returns the learning rate of the next step after `step` finished steps. `progress` comes from
-// training_progress(). The factor of inverse-square-root does not depend on `progress`.
+// training_progress(). The schedule inverse-square-root ignores `progress`.
 double learning_rate(const TrainingConfig& config, std::int64_t step, double progress);
 
 // Returns the seconds until the training run ends or, if `stop_at` is not 0, stops after step

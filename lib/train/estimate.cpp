@@ -42,9 +42,8 @@ class LayerCount {
   }
 
  private:
-  // Counts the tensors that a layer makes from its window. If the keys are states of a finer scale,
-  // run_layer() in nn/layers.cpp (the one that takes `keys_values`) makes them. Otherwise
-  // kernels/projection.cpp makes them.
+  // Counts the tensors that a layer makes from its window: in kernels/projection.cpp or, if the
+  // keys are states of a finer scale, in nn/layers.cpp (the run_layer() that takes `keys_values`).
   void count_window() {
     const bool has_memory = window_ > keys_;
     if (input_.keys_per_state > 1) {
@@ -110,10 +109,10 @@ class LayerCount {
     memory_.released += kFloat * numbers;
   }
 
-  // Counts the gradients that the layer's backward pass holds at once. In the feed-forward layer
-  // they are the gradients of the inner states, in attention those of queries, keys and values.
-  // Each holds three more gradients of the segment's states. The larger of the two sums is taken.
-  // In bfloat16, a gradient that is an operand also has a rounded copy.
+  // Counts the gradients that the layer's backward pass holds at once. The feed-forward layer holds
+  // the gradient of the inner states, and attention holds the gradients of queries, keys and
+  // values. Both also hold three gradients of the segment's states. The larger sum is taken. In
+  // bfloat16, a gradient that is an operand also has a rounded copy.
   void count_passing() {
     const std::int64_t forward = segment_ * (network_.d_inner + 3 * d_model_);
     const std::int64_t attention = (2 * window_ + 3 * keys_) * d_heads_ + segment_ * 3 * d_model_;
@@ -172,8 +171,8 @@ struct PassMemory {
   // At its end the forward pass needs these bytes in addition to `kept` and `released`: those of
   // the softmax or, if larger, of the states of all scales before their average.
   std::int64_t ending = 0;
-  // A layer needs these bytes in addition to `kept` and `released`: in its backward pass, or in its
-  // forward pass if it computes the usage of its keys. This is the maximum over all layers.
+  // A layer needs these bytes in addition to `kept` and `released`: for the gradients of its
+  // backward pass or, if larger, for attention_usage(). This is the maximum over all layers.
   std::int64_t passing = 0;
 };
 
@@ -238,11 +237,11 @@ VocabularyMemory vocabulary_memory(const net::Network& network) {
 // The first step loads this many bytes of LibTorch's code and tables, as measured.
 constexpr std::int64_t kLibraries = std::int64_t{48} << 20;
 
-// Returns the bytes of `running` accumulation steps that are computed in parallel, in addition to
-// the complete gradients of their micro-batches. This is the larger of two sums. When the backward
-// pass begins, nothing is released yet, and of all gradients only the softmax's exist. When the
-// backward pass ends, pass.kept and all gradients exist, and adding the embedding's gradient to the
-// softmax's gradient of the same table takes the bytes of two more tables.
+// Returns the bytes of `running` accumulation steps that are computed in parallel, without their
+// `gradients`, which the caller counts. `begin` is for the beginning of the backward pass: nothing
+// is released yet, and only the gradients of the softmax exist. `end` is for its end: `released` is
+// free, all gradients exist, and adding the embedding's gradient to the softmax's gradient of the
+// same table takes the bytes of two more tables.
 std::int64_t bytes_of_passes(const PassMemory& pass, const VocabularyMemory& vocabulary,
                              std::int64_t gradients, std::int64_t running) {
   const std::int64_t begin =

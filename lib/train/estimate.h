@@ -48,8 +48,8 @@ bool fits(const net::Network& network, const TrainingConfig& config, int threads
 TrainingConfig with_most_passes(TrainingConfig config);
 
 // Returns the smallest number of passes (accumulation steps of a slice) with which the training run
-// fits() into `available` bytes. If there is none, returns the number of rows of the largest slice
-// (micro-batch).
+// fits() into `available` bytes. If none fits, returns the largest useful one: the rows of the
+// largest slice.
 std::int64_t choose_passes(const net::Network& network, TrainingConfig config, int threads,
                            std::int64_t frame_bytes, std::int64_t available);
 

@@ -121,8 +121,8 @@ class Replicas {
 
   const nn::ModelAtLengths& of(std::size_t slice) const;
 
-  // Runs the backward pass on the calling thread, from a `loss` that the model of(slice) has
-  // computed. The gradients of a slice's passes (accumulation steps) add up. In the last pass,
+  // Runs the backward pass on the calling thread. `loss` comes from the model that of() returns.
+  // The gradients of a slice's passes (accumulation steps) add up. In the last pass,
   // GradientExchange::put() gets each gradient as soon as it is complete.
   void backward(std::size_t slice, const at::Tensor& loss, bool last_pass);
   // Call this after a step.

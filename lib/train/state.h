@@ -84,8 +84,8 @@ struct Divergences {
 
 // Identifies the data that was read, so that a resume on other data is refused.
 struct DataIdentity {
-  // This is the path on the command line. A resume without a path on its command line reads this
-  // one. Paths are not compared.
+  // This is the path on the command line. A resume without a path reads this one. Another path
+  // needs data of the same `hash`.
   std::string name;
   std::optional<std::vector<std::string>> more;  // further folders, if any
   std::string hash;                              // shard::MultiReader::hash()

@@ -2,15 +2,15 @@
 //
 // With N tokens and B rows, row b reads the part [b * L, (b + 1) * L) with L = floor(N / B), one
 // segment per step. A step predicts the token after every token of its segment, so an epoch has
-// floor((L - 1) / segment) steps; the few tokens at a part's end that do not fill a segment are not
-// read. All rows reach the end of their parts together; then each row starts its part again, and
-// the caller starts with an empty memory.
+// floor((L - 1) / segment) steps; the last tokens of a part that do not fill a segment are not
+// read. All rows reach the end of their parts together. Then they start again, and the caller
+// starts with an empty memory.
 //
-// The segments of a part have numbers, the cursors: 0, 1, 2 and so on through all epochs. Step k
-// reads segment k, unless set_cursor() has moved the cursor because steps were skipped or rolled
-// back, or because the data was cut into another number of parts. A resume needs only the step and
-// the cursor. One thread reads the next step in advance; its exceptions are rethrown by the read()
-// of that step. If the system grants no thread, read() does all the work.
+// The segments of a part have the numbers 0, 1, 2 and so on through all epochs. The cursor is the
+// number of the segment that the next step reads. Usually step k reads segment k. This changes if
+// steps are skipped or rolled back, or the data is cut into another number of parts. A resume needs
+// only the step and the cursor. One thread reads the next step in advance; its exceptions are
+// rethrown by the read() of that step. If the system grants no thread, read() does all the work.
 #pragma once
 
 #include <cstdint>
@@ -42,10 +42,10 @@ class Streams {
   // From now on step `step` reads segment `cursor`, step `step` + 1 the next segment, and so on.
   void set_cursor(std::int64_t step, std::int64_t cursor);
   // Converts a `cursor` for the same data in `batch` parts to a cursor for this object's parts. The
-  // result is at the same fraction of the same epoch, rounded down to a segment. In the middle of
-  // an epoch, the first half of every old part was read, and the second half of every new part
-  // follows. These overlap in about a quarter of the data, which is read twice; as much is not
-  // read. The caller starts with empty memories, because the old memories are of other text.
+  // result is at the same fraction of the same epoch, rounded down to a segment. If the batch
+  // changes in the middle of an epoch, the first half of each old part and the second half of each
+  // new part are read. So about a quarter of the data is read twice, and a quarter is not read. The
+  // caller starts with empty memories, because the old memories are of other text.
   std::int64_t cursor_from(std::int64_t batch, std::int64_t cursor) const;
 
   std::int64_t epoch(std::int64_t step) const { return (step + ahead_of_step_) / steps_per_epoch_; }

@@ -93,9 +93,9 @@ void TrainingRun::run_steps() {
     }
     train_step();
     const bool log_due = state_.step % task_.config.log_interval == 0;
-    // On GPUs, finish_steps() looks for a jump in the mean loss since its last call. All processes
-    // of a group have to look at the same mean. So the progress line, which only one process draws,
-    // then calls finish_steps() only when a log record is due.
+    // On GPUs, finish_steps() looks for a jump in the mean loss since its last call. So all
+    // processes of a group must call it after the same steps. The progress line, which only one
+    // process draws, may call it only when log_steps() then calls it in all processes.
     if (log_due || task_.group == nullptr || task_.compute.device.is_cpu()) {
       line_.show(progress(), [this] {
         finish_steps();
@@ -398,10 +398,9 @@ void TrainingRun::roll_back(std::int64_t cursor) {
 
 // Continues with segment `cursor`, although the memory ends where segment state_.cursor begins.
 // Sets states of the memory to zeros if they belong to another epoch than segment `cursor` or, with
-// reset_memory_at_documents, to another document. Later steps would take some of these states for
-// states of the document that they read: they compute with the number of the document's tokens in
-// the data, which includes the skipped tokens. Because the states are already zeros, checkpoints
-// need not record the skip.
+// reset_memory_at_documents, to another document. Later steps cannot do this: to find states of
+// other documents, they use the number of earlier tokens in the current document, which includes
+// the skipped tokens. Because the states are already zeros, checkpoints need not record the skip.
 void TrainingRun::leave_out_until(std::int64_t cursor) {
   const std::int64_t left_out = (cursor - state_.cursor) * streams_.segment();
   const std::int64_t epoch = streams_.epoch(state_.step);

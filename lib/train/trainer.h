@@ -63,14 +63,14 @@ TrainingState train(const TrainingTask& task, shard::MultiReader& data,
 
 // These check that network, data and checkpoint fit together (train/compatible.cpp).
 
-// Returns `network` with vocab_size from the data, and also with cutoffs from the data if they are
-// "auto". Throws Error if `network` (of the preset `where`) has a vocab_size that differs from the
-// data's and is not 0, or if its other keys conflict with the data's vocab_size.
+// Returns `network` with vocab_size from the data, and with softmax cutoffs from the data if they
+// are "auto". Throws Error if `network` (of the preset `where`) has a vocab_size that differs from
+// the data's and is not 0, or if its other keys conflict with the data's vocab_size.
 net::Network with_vocabulary(const net::Network& network, const std::string& where,
                              shard::MultiReader& data);
 
-// Throws Error that names both places if the sizes or hashes of the vocabularies differ. Imported
-// ids may have no hash: then this compares only the sizes and logs a warning.
+// Throws Error if the vocabularies of `where` and `other_where` differ in size or hash. Imported
+// ids may have no hash: then only the sizes are compared, with a warning.
 void require_same_vocabulary(
     const std::string& where, const shard::VocabularyInfo& vocabulary,
     const std::string& other_where, const shard::VocabularyInfo& other,

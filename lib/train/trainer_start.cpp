@@ -203,8 +203,8 @@ static TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
       // slice here: its matrix products are larger, and faster.
       config.slices = std::min<std::int64_t>(config.slices, threads);
     }
-    // Each slice has gradients of its own. So fewer slices are used if the run does not fit into
-    // memory even with the most passes.
+    // Each slice has gradients of its own, which passes do not reduce. So if the run does not fit
+    // into memory even with one row per pass, fewer slices are used.
     while (config.slices > 2 &&
            !fits(task.network, with_most_passes(config), threads, data.frame_bytes, available)) {
       config.slices /= 2;
@@ -286,9 +286,8 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
 }
 
 void TrainingRun::start() {
-  // begin() removes all checkpoints in RUN. A run that was killed before its first RUN/last may
-  // have left RUN/best, a complete checkpoint. So resumed_ decides, and not whether RUN/last
-  // exists.
+  // The condition is not whether RUN/last exists: a run that was killed before its first RUN/last
+  // may have left RUN/best, and begin() would remove it.
   if (resumed_.empty()) {
     begin();
   } else {
