@@ -147,8 +147,8 @@ fs::path start_event_file(const fs::path& folder, double now, std::string_view e
   auto time = std::max<std::int64_t>(0, static_cast<std::int64_t>(now * kSecond));
   for (const fs::path& file : before) time = std::max(time, *time_in(file.filename().string()) + 1);
   fs::path path = folder / fmt::format("events.out.tfevents.{:016}.qltrain", time);
-  // No loader reads a file of this name. If AtomicFile wrote `path` directly, a loader would take
-  // the temporary file for another event file.
+  // AtomicFile's temporary name for `path` would contain "tfevents", and TensorBoard reads every
+  // file with "tfevents" in its name.
   const fs::path fresh = folder / "events.new";
   write_file_atomically(fresh, event_file_start(now) + std::string(events));
   std::error_code error;

@@ -23,9 +23,9 @@ enum class Match { kNo, kYes, kCutOff };
 struct Row {
   FileKind kind;
   std::size_t offset;  // offset of the pattern in the file
-  // In binary rows '?' stands for any byte. In rows of text a space stands for any whitespace or
-  // none, and a letter for its upper and lower case. '*' stands for everything up to a quotation
-  // mark, and '>' for '>' or a whitespace character.
+  // In the table kBinary, '?' matches any byte. In kTexts, a space matches any whitespace or none,
+  // a letter matches its upper and lower case, '*' matches everything up to a quotation mark, and
+  // '>' matches '>' or whitespace.
   std::string_view pattern;
   const char* name;
   const char* command = "";  // writes the content to a pipe; FILE may be "-" unless wants_file
@@ -142,9 +142,9 @@ constexpr std::array kErrorPages = {"Entry not found"sv,
 Match match_binary(const Row& row, std::string_view head) {
   bool line_ended = false;
   for (std::size_t i = 0; i < row.pattern.size(); ++i) {
-    // `head`, the bytes read so far, is shorter than the pattern. kCutOff makes the caller wait for
-    // more bytes. A head with a line feed at a '?' is most likely a line of text, which is passed
-    // on without waiting.
+    // `head`, the bytes read so far, ends before the pattern does. kCutOff makes the caller wait
+    // for more bytes. If a '?' (any byte) has matched a line feed, `head` is most likely a line
+    // of text, which is passed on at once.
     if (row.offset + i >= head.size()) return line_ended ? Match::kNo : Match::kCutOff;
     const char found = head[row.offset + i];
     if (row.pattern[i] != '?' && row.pattern[i] != found) return Match::kNo;
@@ -193,8 +193,8 @@ Match match_text(const Row& row, std::string_view text) {
   return Match::kYes;
 }
 
-// Holds the row of kBinary or kTexts that a file's first bytes match, or null, and whether more
-// bytes could match a row of kBinary or a row of kTexts.
+// `row` is the row of kBinary or kTexts that a file's first bytes match, or null. The flags say
+// whether a row of kBinary, or one of kTexts, could match when more is read.
 struct Found {
   const Row* row = nullptr;
   bool binary_possible = false, text_possible = false;
@@ -280,8 +280,8 @@ constexpr std::array kContentNames = {
     "a vocabulary",        "a list of names", "JSON",      "weights (safetensors)"};
 static_assert(kContentNames.size() == static_cast<std::size_t>(Content::kAnything));
 
-// Returns advice to get the expected content by running `command` on FILE. If FILE is compressed,
-// `packed_by` is the command that decompresses it, such as "gzip -dc". Otherwise `packed_by` is "".
+// Returns advice to get the expected content by running `command` on FILE. `packed_by` is the
+// command that decompresses FILE, such as "gzip -dc", or "" if FILE is not compressed.
 std::string advice_to_run(std::string command, bool wants_file, Content expected,
                           const std::string& packed_by) {
   const bool takes_pipes = expected == Content::kText || expected == Content::kTextIds ||

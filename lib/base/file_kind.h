@@ -48,9 +48,9 @@ Outlook outlook(std::string_view head);
 
 // Throws a FormatError when the file that begins with `head` is recognized as something other than
 // the `expected` content. The error names the file's kind and, if there is a way, how to get the
-// content. Text in UTF-16 or UTF-32 is not refused where ids, weights or names are expected,
-// because their zero bytes can look like such text. `packed_by` is the command that decompresses
-// the file, such as "gzip -dc", or "" if the file is not compressed.
+// content. Text in UTF-16 or UTF-32 is not refused in place of raw ids, weights or a list of names,
+// which may have zero bytes, too. `packed_by` is the command that decompresses the file, such as
+// "gzip -dc", or "" if the file is not compressed.
 void check_kind(std::string_view head, Content expected, const std::string& name,
                 const std::string& packed_by = "");
 

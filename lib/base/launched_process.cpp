@@ -51,8 +51,8 @@ std::string text_of(const Variable& variable, const char* name) {
   return text == nullptr ? "" : text;
 }
 
-// Returns the part of `text` after `before`, up to the next character that is in `ends` or to the
-// end of `text`. Returns "" if `before` does not occur.
+// Returns the part of `text` after `before`, up to the next character in `ends` or the end of
+// `text`. Returns "" if `before` does not occur.
 std::string between(const std::string& text, const std::string& before, const char* ends) {
   const std::size_t start = text.find(before);
   if (start == std::string::npos) return "";
@@ -63,8 +63,8 @@ std::string between(const std::string& text, const std::string& before, const ch
 // Returns the host of process 0 if the launcher's variables show it, or "". Open MPI 4 gives the
 // address of mpirun's host, and Open MPI 5 the name of that host ("prterun-HOST-NUMBER@1"). Process
 // 0 runs on mpirun's host unless mpirun was given another list of hosts. Slurm lists the hosts of
-// the processes in order. Open MPI's variables are read first: if mpirun starts its daemons by
-// Slurm, Slurm lists the hosts of the daemons.
+// the processes in order. Slurm's list is read last: if Slurm has started only mpirun's daemons,
+// the first host in the list may not run process 0.
 std::string launchers_host(const Variable& variable) {
   const std::string uri = text_of(variable, "OMPI_MCA_orte_hnp_uri");
   if (std::string host = between(uri, ";tcp://", ":,;"); !host.empty()) return host;
@@ -74,7 +74,7 @@ std::string launchers_host(const Variable& variable) {
   return first_host(text_of(variable, "SLURM_STEP_NODELIST"));
 }
 
-// Returns a port computed from the job's name, so that two jobs on a host rarely share a port. The
+// Returns a port computed from the job's name, so that two jobs on a host rarely share one. The
 // port is below those that Linux gives to connections by itself.
 int port_of(const std::string& job) {
   return 10000 + static_cast<int>(xxh64(job.data(), job.size()) % 20000);
@@ -89,8 +89,8 @@ void find_address(const Variable& variable, const Names& names, LaunchedProcess&
   if (!process.job.empty()) process.port = port_of(process.job);
   process.port = number(variable, "MASTER_PORT", 1, 65535, process.port);
   process.launcher_answers = text_of(variable, "TORCHELASTIC_USE_AGENT_STORE") == "True";
-  // The key-value store of torchrun, through which the processes meet, outlives them, so the number
-  // of restarts becomes a part of the job's name.
+  // Our keys in torchrun's key-value store begin with the job's name. With the number of restarts
+  // in the name, restarted processes do not find old keys.
   if (process.launcher_answers) {
     process.job += "/" + text_of(variable, "TORCHELASTIC_RESTART_COUNT");
   }

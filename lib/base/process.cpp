@@ -195,8 +195,8 @@ static std::optional<int> status_of(pid_t child, int options,
   return ended == 0 ? std::nullopt : std::optional(status);
 }
 
-// Waits for the child and returns its exit code. Sends the child the signal that asks us to stop,
-// because a child that has closed its output may still be running.
+// Waits for the child and returns its exit code. If a signal asks us to stop, passes the signal
+// on to the child.
 static int wait_for(pid_t child, const std::filesystem::path& program) {
   constexpr int kPatience = 10;  // milliseconds until the next look at stop_signal()
   for (bool stopped = false;;) {

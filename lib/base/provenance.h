@@ -26,8 +26,7 @@ void set_provenance(const std::string& tool, const std::vector<std::string>& arg
 
 // Quotes words for the shell and joins them with spaces. If the text takes more than 16 KiB, long
 // runs of names ("-" and words that do not begin with '-') are shortened. A run of more than ten
-// names keeps the first eight, "... N more ..." and the last. Its first name may be the value of an
-// option.
+// names keeps the first eight, "... N more ..." and the last.
 std::string shortened_words(const std::vector<std::string>& words);
 
 }  // namespace ql

@@ -16,11 +16,11 @@ struct ControlGroupLimits {
   std::optional<std::int64_t> unused_memory;  // bytes without swap; negative if over the limit
 };
 
-// Returns the smallest amounts that this process's control groups, and all groups above them, leave
-// to the process. Groups that are not mounted are left out. A value is absent where no limit can be
-// found. A group's use includes the use of all groups below it, so the group with the lowest limit
-// may not be the one that leaves least. Cached files do not count as used memory, because a group
-// gives up its cache when necessary. `root` is the folder that has proc/ and the mount points.
+// Returns the processor time and the memory that control groups leave to this process. Each value
+// is the smallest among the process's groups and all groups above them. Groups that are not mounted
+// are left out. A value is absent where no limit is found. A group's use includes the use of all
+// groups below it, so the group with the lowest limit may not leave least. Cached files do not
+// count as used, because a group can give up its cache. `root` has proc/ and the mount points.
 ControlGroupLimits control_group_limits(const std::filesystem::path& root = "/");
 
 // Returns the number of physical cores that the process may use: those of its CPU affinity, at most

@@ -17,9 +17,9 @@ namespace ql {
 // control character becomes '?'.
 class TableText {
  public:
-  // `columns` has names separated by commas, or is "all" or "". With `terminal` the table is
-  // aligned, and "" chooses the columns that fit into kTerminalWidth. The columns in `first` are
-  // then chosen and printed before the others. Without `terminal`, "" chooses all columns.
+  // `columns` has names separated by commas, or is "all" or "". `terminal` aligns the table.
+  // Without `terminal`, "" means "all". With `terminal`, "" puts the columns in `first` before
+  // all others, and leaves out columns that would exceed kTerminalWidth.
   TableText(const std::string& columns, bool terminal, std::vector<std::string> first = {});
 
   // Throws UsageError for a chosen column that the row does not have. lines() calls this function

@@ -66,9 +66,9 @@ class InputFile {
 class OutputStream {
  public:
   // "-" is standard output. Throws UsageError if `binary` data would go to a terminal there. Any
-  // other file appears under its name when close() returns, and never without close(). If `path` is
-  // a device, the error advises to give "-" to `option`, which named the path. If that option does
-  // not accept "-", pass "" as `option`.
+  // other file appears when close() returns, and never without close(). `option` is the
+  // command-line option that set `path`, or "" if that option does not accept "-". Throws Error for
+  // a device, with advice to give "-" to `option`.
   OutputStream(const std::string& path, bool binary, const std::string& option = "-o");
   ~OutputStream();
   OutputStream(OutputStream&&) = delete;

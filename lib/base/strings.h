@@ -98,8 +98,8 @@ void append_utf8(std::string& text, char32_t code_point);
 //
 //   constexpr auto names_of(Pool) { return std::array{"max", "mean"}; }
 
-// If the values of an enumeration have more properties than names, a table has a row for each
-// value. A row is a struct with a member `name`, and the enumeration's names_of() returns
+// Returns the names in a table with a row for each value of an enumeration. A row is a struct
+// with the `name` and other properties of the value. The enumeration's names_of() returns
 // names_in(table).
 template <typename Row, std::size_t kCount>
 constexpr auto names_in(const std::array<Row, kCount>& table) {

@@ -35,9 +35,8 @@ Option files_from_option();
 std::vector<std::string> input_names(const Options& options);
 
 // columns_option() makes --columns. table_of() makes the table on standard output that --columns
-// asks for. The tool's options must include --format, which has the value tsv. On a terminal,
-// without --columns, the columns `first` come before the others. Throws UsageError for --columns if
-// --format is not tsv.
+// asks for. On a terminal, without --columns, the columns `first` come before the others. The tool
+// must have an option --format. If its value is not "tsv", --columns causes a UsageError.
 Option columns_option();
 TableText table_of(const Options& options, std::vector<std::string> first);
 
@@ -51,10 +50,10 @@ Content content_of(const Options& options, Content expected);
 // starts processes that ...".
 std::vector<Option> machine_options(const std::string& sharing, const Option& precision);
 
-// Returns the configuration that provenance states. --threads and --output-file are left out,
-// because they change only the speed and the output's name. `names` are those of input_names(). If
-// a list gave these names (--files-from), they are in the configuration, shortened, because the
-// command line lacks them.
+// Returns the values of the options, for provenance() of base/provenance.h. --threads and
+// --output-file are left out, because they change only the speed and the output's name. `names` is
+// the result of input_names(). With --files-from, shortened_words(names) is added, because the
+// command line lacks the names.
 Json configuration_of(const Options& options);
 Json configuration_of(const Options& options, const std::vector<std::string>& names);
 
