@@ -22,8 +22,8 @@ namespace ql::shard {
 // positions where documents start. Tokens before the first start form a document, too.
 std::int64_t document_age(const std::vector<std::int64_t>& starts, std::int64_t position);
 
-// Computes document_age() for a stream, whose document starts arrive during reading. A stream may
-// have any length, so starts that are not needed any more are dropped.
+// Computes document_age() for a stream while the stream is read. A stream may have any length, so
+// starts that are not needed any more are dropped.
 class DocumentAges {
  public:
   // Adds a document that starts at `position`. Positions ascend. A start must be added before age()

@@ -45,10 +45,9 @@ class NewPack : public NewFolder {
   int level() const { return options_.level.value_or(default_level(header_.vocabulary.size)); }
   // Adds ids to data_hash, as bytes in the data's id width.
   void hash(std::string_view content) { hasher_.update(content.data(), content.size()); }
-  // Writes the document starts, the vocabulary and the manifest. send_starts(sink) has to pass all
-  // starts to `sink`. The caller must have filled in shards, tokens, documents and counts of
-  // `manifest`; the provenance is the header's. Throws Error when readers would refuse the
-  // manifest.
+  // Writes the document starts, the vocabulary and the manifest. send_starts(sink) must pass all
+  // starts to `sink`. The caller must have set shards, tokens, documents and counts of `manifest`.
+  // finish() adds the provenance of header(). Throws Error if readers would refuse the manifest.
   void finish(Manifest& manifest, const std::function<void(const StartsSink& sink)>& send_starts);
 
  private:

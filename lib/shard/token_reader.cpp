@@ -46,8 +46,8 @@ TokenReader::TokenReader(const fs::path& folder)
 
 // Returns the shard that holds a position of the data. Throws the errors of ShardReader. The most
 // recently opened shards stay open. The seek tables of all used shards stay in memory. Before the
-// tables would list more than kMostKnownFrames frames, all of these shards are closed, and all
-// tables are dropped.
+// tables would list more than kMostKnownFrames frames, close_shards() closes all shards and drops
+// all tables.
 std::shared_ptr<ShardReader> TokenReader::shard_at(std::int64_t position) {
   const auto next = std::upper_bound(begins_.begin(), begins_.end(), position);
   const auto shard = static_cast<std::size_t>(next - begins_.begin()) - 1;
