@@ -202,8 +202,8 @@ class TokenDecoder {
         type != "ByteLevel") {
       refuse_type(type);
     }
-    // If an earlier decoder removes the leading space, the Hugging Face library gives the decoder
-    // `type` text without this space. Here the decoder `type` would still see the space, because
+    // If an earlier decoder removes the leading space, the Hugging Face library passes text without
+    // the space to this decoder. Here this decoder would still get the space, because
     // leading_blanks_ takes effect after all decoders.
     const bool text_follows = leading_blanks_ != LeadingBlanks::kNone && type != "ByteFallback";
     if (state_ != State::kTokens || text_follows) {

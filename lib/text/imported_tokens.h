@@ -63,7 +63,7 @@ enum class Spelling {
 Spelling evident_spelling(const std::vector<std::string>& tokens);
 std::string spelled_bytes(const std::string& token, Spelling spelling);
 
-// Writes the bytes of tokens as in a vocabulary of type piece, with the escapes that a line needs.
+// Writes the bytes of tokens with the escapes of escaped() (base/strings.h), such as \t for a tab.
 // If several tokens have the same bytes, the later ones get additional escapes, so that their
 // spellings differ.
 class Speller {
@@ -113,8 +113,8 @@ std::optional<TokenList> read_token_list(std::string_view text, std::optional<To
 TokenList read_json_tokens(const Json& json, const std::string& where);
 
 // Throws FormatError for tokens that are parts of words, marked by ## or </w>: decoded text would
-// contain the marks, and wrong spaces. If `counted` is true, the list has counts, and the error
-// message advises how to remove them.
+// contain the marks, and wrong spaces. If `counted` is true, the error message also says how to
+// remove the counts from the list.
 void refuse_joined(const std::vector<std::string>& tokens, bool counted, const std::string& where);
 
 // Returns true for a list that fairseq wrote. It is recognized by the name of the file (dict.txt or

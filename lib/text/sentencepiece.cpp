@@ -89,8 +89,8 @@ class TrieWalk {
       : trie_(trie), texts_(texts), most_below_(trie.size() / sizeof(std::uint32_t), kUnknown) {}
 
   // Returns true when the library's search is safe for every text: it stays inside the trie, finds
-  // only replacement strings that begin in the `texts` bytes, and finds at most kMostReplacements
-  // at one position of the text.
+  // only replacement strings in the charsmap, and finds at most kMostReplacements at one
+  // position of the text.
   bool stays_inside() {
     return !most_below_.empty() && most_below(unit(0).offset(), 0) <= kMostReplacements;
   }
@@ -302,7 +302,7 @@ constexpr std::string_view kReserved = "\xE2\x96\x85";
 class Parts : public sentencepiece::SentenceIterator {
  public:
   // `hidden` marks the code points that are passed as NUL; an empty vector marks none. The library
-  // does not count NUL and treats it as a rare character.
+  // neither counts NUL as a character nor gives it a piece.
   Parts(const std::vector<std::string_view>& lines, const std::vector<bool>& hidden)
       : lines_(lines), hidden_(hidden) {
     Parts::Next();
@@ -456,9 +456,9 @@ TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& li
       {"num_threads", "4"},
       {"minloglevel", "3"},
   };
-  // The library refuses coverages below 0.98. So if the user or max_size sets the coverage, the
-  // library gets coverage 1, and rare characters are hidden from it. In other cases the setting is
-  // left out, because every setting that is given changes the bytes of the model.
+  // The library refuses coverages below 0.98. So if the user gives a coverage, or max_size is too
+  // small for kUsualCoverage, rare characters are hidden from the library, which covers all others.
+  // Otherwise the setting is left out, because every setting changes the bytes of the model.
   std::vector<bool> hidden;
   if (training.coverage || trained.lowered) {
     settings["character_coverage"] = "1";

@@ -77,8 +77,8 @@ class DocumentRule {
   // "none"   all files together are one document
   // Any other rule is an ECMAScript regular expression over bytes. A document begins at each line
   // in which the expression is found. The line end is not searched, and a line of more than
-  // kLineHead bytes never matches. With "blank", "none" and an expression, blank lines before the
-  // first text belong to the first document. Throws UsageError for an empty rule and for an invalid
+  // kLineHead bytes never matches. Except with "file" and "line", blank lines before the first
+  // text belong to the first document. Throws UsageError for an empty rule and for an invalid
   // regular expression.
   explicit DocumentRule(const std::string& rule);
 

@@ -184,9 +184,9 @@ bool is_scored(std::string_view line) {
   return tab != std::string_view::npos && tab > 0 && real_of(line.substr(tab + 1));
 }
 
-// Returns true for a SentencePiece list, which has pieces and scores. A list of tokens and counts
-// has the same form. So one score must not be a count, and the list must contain U+2581, a byte
-// piece or <unk>.
+// Returns true for a SentencePiece list of pieces and scores. A list of tokens and counts has the
+// same form. So the list must contain a score that is not a count, and also U+2581, a byte piece or
+// <unk>.
 bool is_sentencepiece_list(const Lines& lines) {
   if (!most(lines, is_scored)) return false;
   bool pieces = false, scores = false;

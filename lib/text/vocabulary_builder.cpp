@@ -213,9 +213,8 @@ void add(std::int64_t& sum, std::int64_t count, const std::string& where) {
   }
 }
 
-// add_counts() adds up the counts of vocabularies. Refuses a vocabulary made with --max-size, or
-// with --min-count above 1. It may lack tokens of its text, whose counts would be missing from the
-// sum.
+// Throws Error for a vocabulary made with --max-size, or with --min-count above 1. Such a
+// vocabulary may lack tokens of its text, so add_counts() would miss their counts.
 void refuse_left_out(const Json& provenance, const std::string& where) {
   if (!provenance.is_object() || !provenance.contains("configuration")) return;
   const Json& configuration = provenance["configuration"];
@@ -283,8 +282,8 @@ Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
   return part;
 }
 
-// Returns the id of <eos> or <unk> in `part`. If the file declares the token, this is `id`. A list
-// of words and counts declares none, so a `wanted` token is found by its `name`.
+// Returns the id of <eos> or <unk> in `part`: the `id` that the vocabulary declares, if any. A list
+// of words and counts declares no ids, so a `wanted` token is found by its `name`.
 std::optional<TokenId> special_of(const Vocabulary& part, std::optional<TokenId> id, bool wanted,
                                   const char* name) {
   if (id || !wanted || part.type() != TokenType::kWord) return id;

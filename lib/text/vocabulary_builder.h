@@ -29,7 +29,7 @@ struct VocabularyRules {
   Presence eos = Presence::kAuto;
   // A sentencepiece vocabulary always has <unk>, because the library requires it. With kAlways,
   // characters without a piece become <unk>. With kAuto and kNever, they are encoded byte by byte,
-  // and the vocabulary has a piece for each of the 256 bytes.
+  // and the vocabulary has 256 byte pieces.
   Presence unk = Presence::kAuto;
   std::optional<double> coverage{};  // sentencepiece: see SentencePieceTraining
   InvalidText invalid = InvalidText::kError;
@@ -50,20 +50,20 @@ struct BuiltVocabulary {
 };
 
 // Builds a vocabulary from text. Its ids are in this order: <eos> and <unk> where they exist, then
-// the tokens by falling count. Tokens with equal counts are in the order of their bytes. Byte
-// tokens keep the order of their values, and pieces the order of the model. Throws UsageError for
-// rules that contradict each other, and Error for a text without tokens (unless the type is byte).
+// the tokens by falling count. Tokens with equal counts are in byte order. Byte tokens keep the
+// order of their values, and pieces the order of the model. Throws UsageError for rules that
+// contradict each other, and Error for a text without tokens (unless the type is byte).
 // `files` are as in TextReader. The vocabulary is the same for any number of threads. Each thread
 // keeps its own counts in memory. sentencepiece ignores `threads` and keeps the complete text in
 // memory.
 BuiltVocabulary build_vocabulary(const std::vector<std::string>& files,
                                  const VocabularyRules& rules, int threads = 1);
 
-// Makes the same vocabulary as build_vocabulary() makes from the text of all parts. Each file is
+// Makes the vocabulary that build_vocabulary() makes from the text of all parts. Each file is
 // the vocabulary of a part, made by the same rules but without min_count and max_size. For words a
 // file may also be a list with a word and its count on each line. In a list the count of <eos> is
-// the number of lines, and the line style is assumed to be kPlain. Throws Error for a part made by
-// other rules, and UsageError for sentencepiece.
+// the number of lines. With a list, the line style is kPlain (no space at line ends). Throws Error
+// for a part made by other rules, and UsageError for sentencepiece.
 BuiltVocabulary add_counts(const std::vector<std::string>& files, const VocabularyRules& rules);
 
 }  // namespace ql::text

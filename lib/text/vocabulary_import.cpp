@@ -252,8 +252,8 @@ Imported read_model(const std::string& serialized, const std::string& where) {
   return imported;
 }
 
-// Returns true if the content begins like a model. The library writes the pieces first: a model
-// begins with several messages, each with a length and a string.
+// Returns true if the content begins with pieces, as a SentencePiece model does. A piece is a byte
+// 0x0A, a length, and a message that begins with 0x0A.
 bool looks_like_model(std::string_view content) {
   if (content.size() < 3 || content[0] != '\x0A' || content[2] != '\x0A') return false;
   const std::size_t next = 2 + static_cast<unsigned char>(content[1]);

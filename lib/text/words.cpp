@@ -260,7 +260,7 @@ static std::uint64_t mix(std::uint64_t bits) {
   return bits ^ (bits >> 32);
 }
 
-// This hash is never written to a file. Words are short, and a call to a hash for long data would
+// Hashes a token of more than kShort bytes, usually one word. A hash function for long data would
 // cost more than the rest of the lookup.
 static std::uint64_t hash_of_long(std::string_view token) {
   std::uint64_t hash = token.size();
