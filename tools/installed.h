@@ -11,10 +11,10 @@
 // LibTorch may load, from handling SIGHUP. Throws Error when the program does not exist.
 std::filesystem::path libexec_program(const std::string& name);
 
-// Returns `text` itself when it contains a slash or is an existing path. Otherwise returns the
-// preset with this name, which may end with .json, in one of the folders of QL_PRESETS (separated
-// by colons) or in the folder of the installation. A preset takes precedence over a folder of the
-// same name that is not a checkpoint, such as RUN. When nothing is found, throws an Error that
+// Returns `text` itself if it contains a slash, or names an existing file or a folder with
+// model.json. Otherwise returns the preset with this name, which may end with .json, from the
+// folders of QL_PRESETS (separated by colons) or the folder of the installation. Without such a
+// preset, returns `text` if it names another folder. If nothing has this name, throws an Error that
 // suggests a similar name or lists the folders.
 std::filesystem::path preset_file(const std::string& text);
 

@@ -132,8 +132,8 @@ void go_on_with_text(const Options& options, const std::vector<std::string>& arg
   run_filter(libexec_program("qlgen"), arguments, stream, [&](InputFile& output) {
     shard::TokenStreamReader reader(output);
     Texts texts(vocabulary, prompt, out);
-    // The program libexec/qlgen writes `output`. When a stop is requested, that program ends its
-    // stream, and this loop reads to the end.
+    // A child process writes the tokens. When a stop is requested, the child ends its stream, and
+    // this loop reads the stream to the end.
     shard::TokenStreamReader::Block block;
     while (reader.next(block)) {
       send_tokens(block.ids.data(), block.ids.size(), block.document_starts, texts);
