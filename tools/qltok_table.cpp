@@ -73,9 +73,9 @@ static Command vocab_command() {
                     "", 1, INT64_C(1) << 31),
        make_real("character-coverage", "F",
                  "For sentencepiece: the most frequent characters, which together make up this "
-                 "share of the text, get pieces of their own. Other characters become bytes, or "
-                 "<unk> with --unk always. Default: 0.9995, or less where --max-size has no room "
-                 "for that many characters.",
+                 "share of the text, get pieces of their own. Other characters become bytes. With "
+                 "--unk always they become <unk>. Default: 0.9995, or less where --max-size has no "
+                 "room for that many characters.",
                  "", 1e-6, 1),
        make_choice("eos", "WHEN",
                    "Give the vocabulary a token <eos> for line ends: always, never, or (auto) for "

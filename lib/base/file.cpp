@@ -58,7 +58,7 @@ void RandomAccessFile::read(std::int64_t offset, void* data, std::size_t size) c
     const ssize_t got = uninterrupted([&] { return ::pread(descriptor_, out, size, offset); });
     if (got < 0) throw SystemError(name_, "read", errno);
     if (got == 0) {
-      throw FormatError(name_, fmt::format("too short: expected {} bytes, found at most {}",
+      throw FormatError(name_, fmt::format("too short: expected {} bytes, found {} or fewer",
                                            offset + static_cast<std::int64_t>(size), offset));
     }
     out += got;

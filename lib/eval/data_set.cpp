@@ -108,14 +108,14 @@ static TokenTexts read_tokens(const std::string& vocabulary_text, const TextOf& 
   const std::string type = vocabulary.text("type");
   if (!tokens.is_array()) {
     throw FormatError(where, fmt::format("tokens: expected an array, found {}", tokens.type_name()),
-                      "make the data again with a vocabulary of qltok vocab");
+                      "make the data again with a vocabulary that qltok made");
   }
   texts.reserve(tokens.size());
   for (const Json& token : tokens) {
     if (!token.is_string()) {
       throw FormatError(fmt::format("{}: tokens[{}]", where, texts.size()),
                         fmt::format("expected a string, found {}", token.type_name()),
-                        "make the data again with a vocabulary of qltok vocab");
+                        "make the data again with a vocabulary that qltok made");
     }
     texts.push_back(text_of(token.get<std::string>(), type));
   }

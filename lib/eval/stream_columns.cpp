@@ -281,8 +281,8 @@ struct ColumnGroup {
   at::Tensor states;  // [count, segment, d_model] of the current step
 };
 
-// Returns the groups of columns. On the CPU each group is a piece of a step's work
-// (machine/threads.h). A GPU has one group.
+// Divides the parallel columns of a stream into groups. On the CPU each group is a piece of the
+// work of a step (machine/threads.h). A GPU has one group.
 std::vector<ColumnGroup> make_groups(const nn::ModelAtLengths& model, std::int64_t columns) {
   const bool pieces = machine::uses_kernels(model.model().parameters().front().tensor);
   const std::int64_t count = pieces ? groups_of_columns(model.geometry(), columns) : 1;

@@ -73,8 +73,8 @@ std::size_t rows_of(const SweepOptions& options, const std::vector<Checkpoint>& 
   return subjects * options.data.size();
 }
 
-// Returns the result of run(options) for one row; shows progress and writes the loss file. run()
-// itself adds the options that depend on the model.
+// Returns the result of run(options) for one row of the table. Shows progress, and writes the file
+// of --per-token. run() itself adds the options that depend on the model.
 template <typename Run>
 Evaluation observe(const std::string& title, const DataSet& data, const SweepOptions& options,
                    const Run& run) {

@@ -15,9 +15,9 @@ namespace {
 // depend on the number of threads.
 constexpr std::int64_t kGroup = 8;
 
-// Points to gradients. `positions` [window, width] and the biases [width] are the sums of one group
-// of streams for one head; `queries` and `keys_values` hold all streams and heads, in the shapes of
-// the input.
+// Points to gradients. `queries` and `keys_values` have the shapes of the input. `positions`
+// [window, width] and the biases [width] belong to one head; they are summed over some of the
+// streams.
 template <typename Real>
 struct GradientView {
   Real *queries, *keys_values;

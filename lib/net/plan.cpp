@@ -249,9 +249,9 @@ std::vector<Plan> cheapest_plans(const std::vector<Network>& networks, std::int6
       chains.insert(chains.end(), own.begin(), own.end());
     }
   }
-  // Cheap chains (series of lengths) are searched first. Chains with long segments then often cost
-  // more than a known plan. For these, search() leaves out the exact context lengths, which take
-  // longest.
+  // Each chain is a series of lengths for one network. Cheap chains are searched first: when the
+  // others follow, many of their lengths cost more than a known plan, and search() does not compute
+  // the exact context of these lengths, which takes longest.
   std::stable_sort(chains.begin(), chains.end(), [](const Chain& a, const Chain& b) {
     return a.least_operations < b.least_operations;
   });

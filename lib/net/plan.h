@@ -27,10 +27,10 @@ constexpr std::size_t kMaxPlannedScales = 3;
 // Transformer-QL and Multi-scale get two or three scales and an output block, which may be empty;
 // each division is combined with each of the rates. (With one scale they would be a Transformer-XL
 // and a vanilla network.) Other architectures get one scale, and the Compressive Transformer gets
-// each of the rates. Where an architecture cannot have the value of a key, the key gets its
-// default. These keys are pool, compression_loss, encoding, the keys for several scales,
-// same_length and reset_memory_at_documents. If scale_widths are given, networks of several scales
-// have one scale for each of these widths.
+// each of the rates. These keys get their defaults if `architecture` refuses the value that
+// `network` has: pool, compression_loss, encoding, the keys for several scales, same_length and
+// reset_memory_at_documents. If `network` has scale_widths, networks of several scales have as many
+// scales as widths.
 std::vector<Network> divisions_of_layers(const Network& network, Architecture architecture,
                                          std::int64_t layers,
                                          const std::vector<std::int64_t>& rates);

@@ -50,8 +50,8 @@ void check_memory(const Memory& memory, const net::Geometry& geometry, std::int6
   const std::vector<NamedTensor> found = memory.named();
   if (memory.stages.size() != geometry.stages.size() || found.size() != expected.size()) {
     throw ConfigError("memory",
-                      fmt::format("expected {} tensors at these lengths, found {}", expected.size(),
-                                  found.size()),
+                      fmt::format("expected {} tensors for the lengths of the call, found {}",
+                                  expected.size(), found.size()),
                       kRemedy);
   }
   for (std::size_t i = 0; i < expected.size(); ++i) {

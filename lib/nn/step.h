@@ -48,7 +48,8 @@ class Step {
   // Returns the window of `stage`, whose segment is `states`: concat(compressed memory, memory,
   // states). Also replaces the stage's memory by the memory for the next step, which has the newest
   // states of concat(memory, states[:stage.new_states]). The compressed memory does not change.
-  // Overrides work only for outputs of scales, which have no compressed memory.
+  // An override of this function is called only for the outputs of scales; they have no compressed
+  // memory.
   virtual at::Tensor window_of(const net::Stage& stage, const at::Tensor& states);
   // Returns those states [batch, c n, width] of the finer scale's `window` that are pooled into the
   // next n states of `stage`.

@@ -211,7 +211,7 @@ Json MultiReader::unknown_keys() const {
           throw Error(reader.name(),
                       fmt::format("the manifests have more than {} different unknown keys",
                                   kMostUnknownKeys),
-                      "delete some from the manifests, and \"checksum\" from each that you change");
+                      "delete some of them; delete \"checksum\" in each manifest that you change");
         }
         keys.emplace_back(key, &value);
         continue;

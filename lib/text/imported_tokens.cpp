@@ -185,7 +185,8 @@ class TokenDecoder {
   LeadingBlanks leading_blanks() const { return leading_blanks_; }
 
  private:
-  // State says what one string in the Hugging Face library's list spans after the decoders so far.
+  // The Hugging Face library passes a list of strings from decoder to decoder. A State says what
+  // each string of the list holds.
   enum class State {
     kTokens,  // a token
     kRuns,    // a token, or several adjacent bytes

@@ -28,7 +28,7 @@ DocumentRule::DocumentRule(const std::string& rule)
   if (kind_ != Kind::kPattern) return;
   if (rule.empty()) {
     throw UsageError("--document", "the rule is empty",
-                     "give blank, file, line, none or a pattern");
+                     "give 'blank', 'file', 'line', 'none' or a pattern");
   }
   try {
     pattern_ =
@@ -37,7 +37,7 @@ DocumentRule::DocumentRule(const std::string& rule)
     throw UsageError(
         "--document",
         fmt::format("'{}' cannot be used as a regular expression ({})", rule, error.what()),
-        "give blank, file, line, none or an ECMAScript pattern");
+        "give 'blank', 'file', 'line', 'none' or an ECMAScript pattern");
   }
   // A pattern that can only match at the beginning need not be tried anywhere else.
   anchored_ = rule.front() == '^' && rule.find('|') == std::string::npos;

@@ -39,7 +39,7 @@ class LineSplitter {
   }
   // Returns the line without its line feed.
   std::string_view line() const { return line_; }
-  // Returns false when the text ends after the line, without a line feed.
+  // Returns true if a line feed ended the line, and false if the text ended first.
   bool ended() const { return ended_; }
 
  private:

@@ -121,7 +121,7 @@ Vocabulary::Vocabulary(VocabularyContent content, const std::string& where)
   const LeadingBlanks blanks = content_.leading_blanks;
   if (blanks != LeadingBlanks::kNone &&
       (content_.type != TokenType::kPiece || blanks == LeadingBlanks::kAll)) {
-    throw FormatError(where, fmt::format("leading_blanks {} is not allowed for type {}",
+    throw FormatError(where, fmt::format("leading_blanks '{}' does not go with type {}",
                                          ql::to_text(blanks), ql::to_text(content_.type)));
   }
   std::size_t bytes = 0;

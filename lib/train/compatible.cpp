@@ -67,7 +67,7 @@ net::Network with_vocabulary(const net::Network& network, const std::string& whe
     throw Error(where,
                 fmt::format("vocab_size is {}, but {} was made with a vocabulary of {} entries",
                             network.vocab_size, data.name(), size),
-                "leave vocab_size out (--set vocab_size=0): it is taken from the data");
+                "give --set vocab_size=0, which takes the size from the data");
   }
   net::Network complete = network;
   complete.vocab_size = size;

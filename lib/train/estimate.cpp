@@ -64,8 +64,8 @@ class LayerCount {
     if (has_memory) memory_.kept += factor_ * segment_ * d_model_;
   }
 
-  // Counts queries, keys, values and positions, the scores and their dropout, and the heads'
-  // outputs.
+  // Adds the bytes of queries, keys and values, of position vectors, of scores and their dropout,
+  // and of the heads' outputs.
   void count_attention() {
     const net::AttentionCost attention = net::attention_cost(network_, input_);
     const std::int64_t repeated = input_.keys_per_state > 1 ? segment_ : 0;

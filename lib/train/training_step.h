@@ -135,7 +135,7 @@ class CpuTrainer : public TrainedNetwork {
   nn::ModelAtLengths at_lengths_;
   Adam adam_;
   machine::RowRange rows_;  // the rows of the batch that this process computes
-  // These are parts of rows_ (train/gradients.h). Their rows are counted from rows_.first.
+  // These are parts of rows_ (train/gradients.h). Their row 0 is the first row of rows_.
   std::vector<Slice> slices_;
   std::unique_ptr<Shared> shared_;
   std::vector<std::vector<nn::Memory>> memories_;  // [s][p] is of the rows slices_[s][p]

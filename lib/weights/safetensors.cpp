@@ -260,7 +260,7 @@ static std::string make_header(const std::vector<nn::NamedTensor>& tensors,
           fmt::format("the name '{}' {}", tensor.name,
                       tensor.name == kSafetensorsMetadata ? "is reserved for the file's metadata"
                                                           : "occurs twice"),
-          "give every tensor a name of its own");
+          "give the tensor another name");
     }
     const SafetensorsType& type = type_of(tensor, where);
     const std::int64_t end = position + tensor.tensor.numel() * type.bytes;

@@ -212,8 +212,8 @@ TEST_CASE("MultiReader::unknown_keys: together not more than a manifest may have
       contains(complaint([&] {
                  MultiReader({a, b, c}).unknown_keys();
                }),
-               "c: the manifests have more than 1000 different unknown keys; delete some from the "
-               "manifests, and \"checksum\" from each that you change"));
+               "c: the manifests have more than 1000 different unknown keys; delete some of them; "
+               "delete \"checksum\" in each manifest that you change"));
 }
 
 TEST_CASE("PackWriter: a manifest that nobody could read is not written") {
