@@ -262,7 +262,7 @@ TEST_CASE("evaluate: only the complete stream warms a column with the pool most-
   CHECK(scored.evaluation.warm_up == 0);
 }
 
-TEST_CASE("evaluate: several processes evaluate as one does") {
+TEST_CASE("evaluate: several processes evaluate as one does" * doctest::test_suite("processes")) {
   constexpr int kProcesses = 3;
   for (const char* name : {"two scales", "documents"}) {
     CAPTURE(name);

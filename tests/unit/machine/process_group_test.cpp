@@ -16,6 +16,8 @@
 
 namespace ql::machine {
 
+TEST_SUITE_BEGIN("processes");
+
 TEST_CASE("sums over processes have the same bits in each") {
   for (const int size : {1, 2, 3}) {
     CAPTURE(size);
@@ -291,5 +293,7 @@ TEST_CASE("rows are shared among processes without a gap") {
   CHECK(next == 10);
   CHECK(refused == 3);
 }
+
+TEST_SUITE_END();
 
 }  // namespace ql::machine

@@ -118,6 +118,8 @@ void compare_with_one(const std::filesystem::path& data, const net::Network& net
 
 }  // namespace
 
+TEST_SUITE_BEGIN("processes");
+
 TEST_CASE("CpuTrainer: several processes train as one does") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(400, 23), 23, "made up", {50, 130, 131, 300});
@@ -236,5 +238,7 @@ TEST_CASE("set_memory: every process takes its own rows of a memory") {
   });
   CHECK(equal == 3 * 3);  // as many as layers in each process
 }
+
+TEST_SUITE_END();
 
 }  // namespace ql::train

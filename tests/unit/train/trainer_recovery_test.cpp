@@ -345,7 +345,8 @@ TEST_CASE("train: after skipped data, a memory that is reset equals that without
   }
 }
 
-TEST_CASE("train: each of several processes forgets other documents in its rows") {
+TEST_CASE("train: each of several processes forgets other documents in its rows" *
+          doctest::test_suite("processes")) {
   OddDocuments odd(test::tiny_xl(), OnDivergence::kSkip);
   OddDocuments without(test::tiny_xl(), OnDivergence::kStop);
   odd.starts = without.starts = {{0}, {0, 603}, {0, 598}, {0, 620}};
