@@ -103,6 +103,7 @@ static void import_vocabulary(const Options& options) {
   std::vector<std::string> notes;
   const Vocabulary vocabulary = import_vocabulary(read_vocabulary_file(path, true), rules,
                                                   path == "-" ? "standard input" : path, &notes);
+  check_for_stop();
   out.write(vocabulary.to_text(provenance(configuration(options, {}))));
   out.close();
   for (const std::string& note : notes) log_info("{}", note);
@@ -265,7 +266,7 @@ static void decode(const Options& options) {
     const Vocabulary vocabulary = parse_vocabulary(read_vocabulary_file(path), path);
     Decoder decoder(vocabulary, decode_options(options, vocabulary), write);
     read_text_ids(
-        input, vocabulary.info(), decoder, [](std::int64_t) {},
+        input, vocabulary.info(), decoder, [&out](std::int64_t) { out.flush(); },
         "give the vocabulary that the text was encoded with");
     decoder.finish(std::nullopt);
   } else {

@@ -126,7 +126,18 @@ class ByteEncoder : public LineEncoder {
 // complete lines, because its rules depend on where lines begin and end.
 class PieceEncoder : public LineEncoder {
  public:
-  explicit PieceEncoder(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
+  explicit PieceEncoder(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {
+    const SentencePieceModel& model = vocabulary.model();
+    const std::uint32_t space = vocabulary.find(byte_token(' '));
+    if (!model.keeps_text() || vocabulary.find(kPieceBlank) != TokenTable::kNone ||
+        space == TokenTable::kNone || !model.is_byte(space)) {
+      return;
+    }
+    space_ = space;
+    for (const char c : kPieceBlank) {
+      mark_.push_back(vocabulary.find(byte_token(static_cast<unsigned char>(c))));
+    }
+  }
 
   void encode(std::string_view line, std::vector<TokenId>& ids, Unknowns& unknowns,
               FeedTokens feeds) const override {
@@ -167,7 +178,21 @@ class PieceEncoder : public LineEncoder {
   void add(std::string_view text, std::vector<TokenId>& ids, Unknowns& unknowns) const {
     const std::size_t begin = ids.size();
     vocabulary_.model().encode(text, ids);
+    if (space_) restore_spaces(begin, ids);
     replace_unknown(begin, text, ids, unknowns);
+  }
+
+  // If U+2581 has no piece, the library encodes a space as the bytes of U+2581. Replaces them by
+  // the byte of a space, from index `begin` on, so that decoding gives the space.
+  void restore_spaces(std::size_t begin, std::vector<TokenId>& ids) const {
+    const auto size = static_cast<std::ptrdiff_t>(mark_.size());
+    auto end = ids.begin() + static_cast<std::ptrdiff_t>(begin);
+    for (auto from = end; from != ids.end();) {
+      const bool mark = ids.end() - from >= size && std::equal(mark_.begin(), mark_.end(), from);
+      *end++ = mark ? *space_ : *from;
+      from += mark ? size : 1;
+    }
+    ids.erase(end, ids.end());
   }
 
   // Reports each <unk> in `ids` to `unknowns`, beginning at index `begin`. The ids from this index
@@ -218,6 +243,8 @@ class PieceEncoder : public LineEncoder {
   }
 
   const Vocabulary& vocabulary_;
+  std::optional<TokenId> space_;  // the byte piece of a space, if U+2581 has no piece
+  std::vector<TokenId> mark_;     // the byte pieces of U+2581
 };
 
 }  // namespace

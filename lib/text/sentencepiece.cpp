@@ -337,14 +337,34 @@ class Parts : public sentencepiece::SentenceIterator {
   bool done_ = false;
 };
 
+// Removes <eos>, <unk> and, if there are byte pieces, their names: the library does not learn from
+// such text.
+std::string without_piece_names(std::string_view part, bool byte_pieces) {
+  std::string text;
+  while (!part.empty()) {
+    std::size_t size = 0;
+    for (const std::string_view name : {"<eos>", "<unk>"}) {
+      if (part.substr(0, name.size()) == name) size = name.size();
+    }
+    constexpr std::size_t kByteName = 6;  // <0x41>
+    if (byte_pieces && parse_byte_token(part.substr(0, kByteName))) size = kByteName;
+    if (size == 0) text += part.front();
+    part.remove_prefix(std::max<std::size_t>(size, 1));
+  }
+  return text;
+}
+
 // Returns the characters that the library counts, with U+2581 for the space, in descending order of
 // count; characters with equal counts are in the order of code points.
-std::vector<TokenCount> count_characters(const std::vector<std::string_view>& lines) {
+std::vector<TokenCount> count_characters(const std::vector<std::string_view>& lines,
+                                         bool byte_pieces) {
   CharCounter counter;
   const std::vector<bool> none_hidden;
   for (Parts parts(lines, none_hidden); !parts.done(); parts.Next()) {
     const std::string& part = parts.value();
-    if (part.find(kReserved) == std::string::npos) counter.add(part, false, false);
+    if (part.find(kReserved) != std::string::npos) continue;
+    counter.add(part.find('<') == std::string::npos ? part : without_piece_names(part, byte_pieces),
+                false, false);
   }
   std::vector<TokenCount> counts;
   std::int64_t blanks = 0;
@@ -429,7 +449,7 @@ std::vector<bool> rare_characters(const std::vector<TokenCount>& counts, std::in
 
 TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& lines,
                                          const SentencePieceTraining& training) {
-  const std::vector<TokenCount> counts = count_characters(lines);
+  const std::vector<TokenCount> counts = count_characters(lines, training.byte_pieces);
   if (counts.empty()) {
     throw Error("",
                 "no text to make a vocabulary from: tabs, NUL and lines with U+2585 are not used",

@@ -157,7 +157,8 @@ std::size_t TextReader::cut_inside_line(std::size_t searched) const {
       if (cut == searched) return 0;
       break;
   }
-  return place_.continues_line || cut > kLineHead ? cut : 0;
+  // The first line of a file may begin with a byte order mark.
+  return place_.continues_line || cut > kLineHead + kByteOrderMark.size() ? cut : 0;
 }
 
 void TextReader::advance(const TextBlock& block) {

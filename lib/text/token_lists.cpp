@@ -107,6 +107,17 @@ bool is_tiktoken(const Lines& lines, std::optional<TokenType> type) {
   return padded || (ascends && type != TokenType::kWord);
 }
 
+// YAML writes some code points below U+0100 as \xHH, which JSON spells \u00HH.
+std::string with_json_escapes(std::string_view text) {
+  std::string json;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    json += text[i];
+    if (text[i] != '\\' || ++i == text.size()) continue;
+    json += text[i] == 'x' ? "u00" : std::string(1, text[i]);
+  }
+  return json;
+}
+
 // Reads '"the": 5' or 'the: 5': this is how Marian writes YAML.
 std::optional<Entry> yaml_entry(std::string_view line) {
   const std::size_t colon = line.rfind(": ");
@@ -121,7 +132,7 @@ std::optional<Entry> yaml_entry(std::string_view line) {
     return Entry{std::string(key), *id};
   }
   try {
-    return Entry{parse_json(key, "").get<std::string>(), *id};
+    return Entry{parse_json(with_json_escapes(key), "").get<std::string>(), *id};
   } catch (const FormatError&) {
     return std::nullopt;
   }
@@ -421,11 +432,12 @@ bool is_fairseq_list(std::string_view text, const std::string& where) {
   const bool named =
       parts.size() >= 2 && parts.size() <= 3 && parts.front() == "dict" && parts.back() == "txt";
   if (!named) return false;
-  // A list that contains <s> or </s> without kFairseqOverwrite was made by another program: fairseq
-  // leaves these tokens out.
+  // A list that contains one of kFairseqTokens without kFairseqOverwrite was made by another
+  // program: fairseq leaves these tokens out.
   return all(lines_of(text), [](std::string_view line) {
     const Fields fields = fields_of(line);
-    const bool own = !fields.empty() && (fields[0] == "<s>" || fields[0] == "</s>");
+    const bool own = !fields.empty() && std::find(kFairseqTokens.begin(), kFairseqTokens.end(),
+                                                  fields[0]) != kFairseqTokens.end();
     const bool overwrites = fields.size() == 3 && fields[2] == kFairseqOverwrite;
     return fields.size() >= 2 && id_of(fields[1]) && (overwrites || (fields.size() == 2 && !own));
   });

@@ -216,8 +216,9 @@ void add(std::int64_t& sum, std::int64_t count, const std::string& where) {
 // Throws Error for a vocabulary made with --max-size, or with --min-count above 1. Such a
 // vocabulary may lack tokens of its text, so add_counts() would miss their counts.
 void refuse_left_out(const Json& provenance, const std::string& where) {
-  if (!provenance.is_object() || !provenance.contains("configuration")) return;
-  const Json& configuration = provenance["configuration"];
+  const Json configuration =
+      provenance.is_object() ? provenance.value("configuration", Json()) : Json();
+  if (!configuration.is_object()) return;
   const bool rare = configuration.value("min-count", Json("1")) != "1";
   if (!rare && !configuration.contains("max-size")) return;
   const char* option = rare ? "--min-count" : "--max-size";
@@ -236,8 +237,7 @@ void require_rule(bool same, const std::string& where, const std::string& found,
 Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
   const std::string text = read_vocabulary_file(name, true);
   const std::string file = name == "-" ? "standard input" : name;
-  const std::size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin != std::string::npos && text[begin] == '{') {
+  if (begins_json(text)) {
     Json provenance;
     Vocabulary part = parse_vocabulary(text, file, &provenance);
     const std::string type = to_text(part.type());
@@ -272,6 +272,7 @@ Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
   list.lowercase = rules.lowercase;
   list.blanks = rules.blanks;
   list.eos = list.unk = Presence::kNever;
+  list.counted = true;
   Vocabulary part = import_vocabulary(text, list, file);
   if (std::all_of(part.counts().begin(), part.counts().end(),
                   [](std::int64_t count) { return count == 0; })) {

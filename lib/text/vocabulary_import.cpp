@@ -94,8 +94,10 @@ std::optional<TokenId> find_special(const Asked& asked, const Imported& imported
                    fmt::format("give --{0}-token TOKEN, or leave out --{0} always", asked.option));
 }
 
-// Adds the first word of the line, and its count if a number follows.
-void add_word_line(std::string_view line, VocabularyContent& content, const std::string& place) {
+// Adds the first word of the line, and its count if a number follows. If `counted`, a number must
+// follow.
+void add_word_line(std::string_view line, bool counted, VocabularyContent& content,
+                   const std::string& place) {
   const auto begin = std::find_if_not(line.begin(), line.end(), is_blank);
   const auto end = std::find_if(begin, line.end(), is_blank);
   if (begin == end) {
@@ -106,6 +108,14 @@ void add_word_line(std::string_view line, VocabularyContent& content, const std:
   const auto rest = std::find_if_not(end, line.end(), is_blank);
   const auto rest_end = std::find_if(rest, line.end(), is_blank);
   const std::optional<std::int64_t> count = parse_integer(std::string(rest, rest_end));
+  if (counted && !(count && *count >= 0)) {
+    const std::string found(rest, rest_end);
+    throw FormatError(
+        place,
+        fmt::format("expected a count after {}, found {}", in_quotes(content.tokens.back()),
+                    found.empty() ? "nothing" : in_quotes(found)),
+        "write one word and its count per line");
+  }
   content.counts.push_back(std::max<std::int64_t>(0, count.value_or(0)));
 }
 
@@ -175,14 +185,14 @@ void overwrite_names(std::string_view text, std::uint32_t offset, Imported& list
   }
 }
 
-Imported read_list(std::string_view text, TokenType type, const std::string& where) {
+Imported read_list(std::string_view text, TokenType type, bool counted, const std::string& where) {
   Imported list;
   list.content.type = type;
   std::int64_t number = 0;
   for (LineSplitter lines(text); lines.next();) {
     const std::string place = fmt::format("{}: line {}", where, ++number);
     if (type == TokenType::kWord) {
-      add_word_line(lines.line(), list.content, place);
+      add_word_line(lines.line(), counted, list.content, place);
     } else {
       add_piece_line(lines.line(), list.content, place);
     }
@@ -200,12 +210,28 @@ void refuse_invalid(std::string_view text, const std::string& where) {
                     "convert the list with iconv, or write bytes as \\xNN and give --type piece");
 }
 
+void check_rules(const VocabularyImport& rules, TokenType type, const std::string& what,
+                 const std::string& where) {
+  if (rules.type && *rules.type != type) {
+    throw UsageError(fmt::format("--type {}", to_text(*rules.type)),
+                     fmt::format("{} is {}, of type {}", where, what, to_text(type)),
+                     "leave the option out");
+  }
+  if (type == TokenType::kWord) return;
+  if (rules.lowercase || rules.blanks) {
+    throw UsageError(rules.lowercase ? "--lowercase" : "--blanks",
+                     fmt::format("goes with words only, but {} has pieces", what),
+                     "leave the option out");
+  }
+}
+
 Imported read_plain_list(std::string_view text, const VocabularyImport& rules, TokenType type,
                          const std::string& where) {
   const auto own_tokens = static_cast<std::uint32_t>(kFairseqTokens.size());
-  const bool fairseq =
-      rules.id_offset.value_or(own_tokens) == own_tokens && is_fairseq_list(text, where);
-  Imported list = read_list(text, fairseq ? TokenType::kWord : type, where);
+  // The tokens that fairseq leaves out of its lists have no counts.
+  const bool fairseq = !rules.counted && rules.id_offset.value_or(own_tokens) == own_tokens &&
+                       is_fairseq_list(text, where);
+  Imported list = read_list(text, fairseq ? TokenType::kWord : type, rules.counted, where);
   const std::uint32_t offset = rules.id_offset.value_or(fairseq ? own_tokens : 0);
   if (rules.type != TokenType::kPiece) {
     const auto& counts = list.content.counts;
@@ -222,6 +248,7 @@ Imported read_plain_list(std::string_view text, const VocabularyImport& rules, T
     list.notes.emplace_back(
         "the tokens have marks for blanks, so they are imported as pieces, which cannot encode "
         "text (to import words: --type word)");
+    check_rules(rules, TokenType::kPiece, "this list", where);
     use_names(TokenType::kPiece, std::nullopt, where, list);
   } else if (list.content.type != type) {
     use_names(type, std::nullopt, where, list);
@@ -260,21 +287,6 @@ bool looks_like_model(std::string_view content) {
   return next < content.size() && content[next] == '\x0A';
 }
 
-void check_rules(const VocabularyImport& rules, TokenType type, const std::string& what,
-                 const std::string& where) {
-  if (rules.type && *rules.type != type) {
-    throw UsageError(fmt::format("--type {}", to_text(*rules.type)),
-                     fmt::format("{} is {}, of type {}", where, what, to_text(type)),
-                     "leave the option out");
-  }
-  if (type == TokenType::kWord) return;
-  if (rules.lowercase || rules.blanks) {
-    throw UsageError(rules.lowercase ? "--lowercase" : "--blanks",
-                     fmt::format("goes with words only, but {} has pieces", what),
-                     "leave the option out");
-  }
-}
-
 void check_list_type(TokenType type, const std::string& where) {
   if (type == TokenType::kWord || type == TokenType::kPiece) return;
   throw UsageError(fmt::format("--type {}", to_text(type)),
@@ -305,15 +317,6 @@ Imported read_with_ids(const TokenList& list, const VocabularyImport& rules,
   if (rules.type != TokenType::kPiece) refuse_joined(imported.names, false, where);
   if (!list.note.empty()) imported.notes.push_back(list.note);
   return imported;
-}
-
-// A brace or bracket may also begin a plain list. In the JSON files that are read here, a string
-// follows the brace or bracket.
-bool begins_json(std::string_view text) {
-  const auto begin = std::find_if_not(text.begin(), text.end(), is_blank);
-  if (begin == text.end() || (*begin != '{' && *begin != '[')) return false;
-  const auto next = std::find_if_not(begin + 1, text.end(), is_blank);
-  return text.end() - next > 1 && *next == '"' && next[1] != '\n' && next[1] != '\r';
 }
 
 void add_gap_note(Imported& imported) {
@@ -361,6 +364,13 @@ Imported read_import(const std::string& content, const VocabularyImport& rules,
 }
 
 }  // namespace
+
+bool begins_json(std::string_view text) {
+  const auto begin = std::find_if_not(text.begin(), text.end(), is_blank);
+  if (begin == text.end() || (*begin != '{' && *begin != '[')) return false;
+  const auto next = std::find_if_not(begin + 1, text.end(), is_blank);
+  return text.end() - next > 1 && *next == '"' && next[1] != '\n' && next[1] != '\r';
+}
 
 Vocabulary import_vocabulary(const std::string& content, const VocabularyImport& rules,
                              const std::string& where, std::vector<std::string>* notes) {

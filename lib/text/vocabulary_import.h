@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "text/vocabulary.h"
@@ -26,10 +27,15 @@ struct VocabularyImport {
   // with a usual name; if neither exists, kAlways is an error. kNever takes no token.
   Presence eos = Presence::kAuto, unk = Presence::kAuto;
   std::string eos_token, unk_token;
+  bool counted = false;  // every line of a plain list of words must have a count
   // This is the id of the first token of a plain list. Without a value it is 0, or 4 for a fairseq
   // list.
   std::optional<std::uint32_t> id_offset;
 };
+
+// Returns true for the JSON files that import_vocabulary() reads, and for those of qltok. In these
+// files, a string follows the brace or bracket. A plain list may also begin with a brace.
+bool begins_json(std::string_view text);
 
 // Makes a vocabulary from a file's content. A SentencePiece model gives type sentencepiece, with
 // which the SentencePiece library encodes lines. A tokenizer.json of the Hugging Face libraries, a
