@@ -165,8 +165,8 @@ void verify(const Options& options) {
         path, [&](const std::string& problem) { out.write(printable(problem) + "\n"); },
         shown_by(progress), threads_of(options));
     if (result.problems == 0) {
-      out.write(fmt::format("{}: good: {}, {}, {}\n", path, counted(result.tokens, "token"),
-                            counted(result.documents, "document"),
+      out.write(fmt::format("{}: good: {}, {}, {}\n", printable(path),
+                            counted(result.tokens, "token"), counted(result.documents, "document"),
                             counted(result.shards, "shard")));
     }
     problems += result.problems;

@@ -3,6 +3,8 @@
 
 #include "interop/token_files.h"
 
+#include <set>
+
 #include "base/data_input.h"
 #include "base/log.h"
 #include "base/strings.h"
@@ -45,10 +47,21 @@ struct MegatronFiles {
   std::string data, index;
 };
 
-// Returns true for an index whose data file is also in `files`, as when a shell expands DIR/*.
-bool is_second_of_pair(const std::string& name, const std::vector<std::string>& files) {
-  const MegatronFiles pair(name);
-  return name == pair.index && std::find(files.begin(), files.end(), pair.data) != files.end();
+// Returns the names without each Megatron index whose data file is also named, as when a shell
+// expands DIR/*.
+std::vector<std::string> without_second_names(std::vector<std::string> files, Format format) {
+  if (format != Format::kMegatron) return files;
+  namespace fs = std::filesystem;
+  std::set<fs::path> named;
+  for (const fs::path name : files) {
+    if (name.extension() == ".bin") named.insert(fs::weakly_canonical(name));
+  }
+  const auto second = [&](const fs::path& name) {
+    return name.extension() == ".idx" &&
+           named.count(fs::weakly_canonical(MegatronFiles(name.string()).data)) > 0;
+  };
+  files.erase(std::remove_if(files.begin(), files.end(), second), files.end());
+  return files;
 }
 
 // Finds the ids in a file of llm.c, nanoGPT or u32.
@@ -84,27 +97,32 @@ void check_llmc_width(const IdRun& run, const std::string& name,
 std::int64_t count_tokens(const std::vector<std::string>& files, const ImportRules& rules) {
   if (rules.format == Format::kNanogpt) check_width(2, rules.vocabulary, kImportWidths);
   std::int64_t tokens = 0;
-  for (const std::string& name : files) {
+  for (const std::string& name : without_second_names(files, rules.format)) {
     if (rules.format != Format::kMegatron) {
       const IdRun run = find_ids(RandomAccessFile(name), name, rules.format);
       if (rules.format == Format::kLlmc) check_llmc_width(run, name, rules.vocabulary);
       tokens += run.tokens;
       continue;
     }
-    if (is_second_of_pair(name, files)) continue;
     const MegatronFiles pair(name);
     const RandomAccessFile data(pair.data);
-    check_kind(data.head(), Content::kRawIds, pair.data);
-    MegatronIndex index(pair.index, data.size());
-    if (index.type().bytes <= 2 && rules.vocabulary.bytes_per_id() > 2) {
-      // This is only a warning, because the vocabulary may have grown since the ids were made.
-      // Megatron itself uses wider ids if the vocabulary exceeds u16.
-      log_warning(
-          "{}: ids of {} bits cannot name all {} entries of the vocabulary; were the ids made with "
-          "this vocabulary?",
-          pair.index, 8 * index.type().bytes, rules.vocabulary.size);
+    // If the index and the size of the data agree, the data has ids, whatever the ids look like.
+    try {
+      MegatronIndex index(pair.index, data.size());
+      if (index.type().bytes <= 2 && rules.vocabulary.bytes_per_id() > 2) {
+        // This is only a warning, because the vocabulary may have grown since the ids were made.
+        // Megatron itself uses wider ids if the vocabulary exceeds u16.
+        log_warning(
+            "{}: ids of {} bits cannot name all {} entries of the vocabulary; were the ids made "
+            "with "
+            "this vocabulary?",
+            pair.index, 8 * index.type().bytes, rules.vocabulary.size);
+      }
+      for (std::int64_t more = 0; index.next_document(more);) tokens += more;
+    } catch (const FormatError&) {
+      check_kind(data.head(), Content::kRawIds, pair.data);
+      throw;
     }
-    for (std::int64_t more = 0; index.next_document(more);) tokens += more;
   }
   return tokens;
 }
@@ -116,7 +134,7 @@ void import_tokens(const std::vector<std::string>& files, const ImportRules& rul
     tokens += static_cast<std::int64_t>(count);
     done(tokens);
   };
-  for (const std::string& name : files) {
+  for (const std::string& name : without_second_names(files, rules.format)) {
     if (rules.format != Format::kMegatron) {
       const RandomAccessFile file(name);
       const IdRun run = find_ids(file, name, rules.format);
@@ -127,7 +145,6 @@ void import_tokens(const std::vector<std::string>& files, const ImportRules& rul
       });
       continue;
     }
-    if (is_second_of_pair(name, files)) continue;
     const MegatronFiles pair(name);
     const RandomAccessFile data(pair.data);
     MegatronIndex index(pair.index, data.size());

@@ -299,15 +299,13 @@ static Json trimmed(const Json& input, int generations) {
     return list;
   }
   if (!input.is_object()) return input;
-  Json kept = Json::object();
+  Json::object_t kept;
   for (const auto& [key, value] : input.items()) {
-    if (key == "provenance") {
-      if (generations > 0) kept[key] = trimmed(value, generations);
-    } else if (key == "input") {
-      if (generations > 1) kept[key] = trimmed(value, generations - 1);
-    } else {
-      kept[key] = value;
-    }
+    const int below = key == "input" ? generations - 1 : generations;
+    const bool counted = key == "input" || key == "provenance";
+    if (counted && below <= 0) continue;
+    // The key is known to be new. A search for it would take quadratic time in long objects.
+    kept.Container::emplace_back(key, counted ? trimmed(value, below) : value);
   }
   return kept;
 }

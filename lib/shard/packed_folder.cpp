@@ -48,6 +48,7 @@ PackedFolder find_packed_folder(const fs::path& path) {
   const fs::path manifest = path / "manifest.json";
   refuse_dangling_link(manifest);
   if (!fs::exists(manifest, error)) {
+    if (error) throw SystemError(manifest.string(), "open", error.value());
     if (is_checkpoint(path)) {
       throw FormatError(
           path.string(), "this is a checkpoint, but packed data is expected",

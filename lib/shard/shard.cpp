@@ -90,10 +90,13 @@ static bool is_packed_file(const fs::directory_entry& entry) {
   return ours && entry.symlink_status().type() == fs::file_type::regular;
 }
 
-// Returns the name without a trailing slash.
+// Returns the name without a trailing slash or "/.". Keeps "..": the name before it may be a
+// symbolic link.
 static fs::path named_target(const fs::path& folder) {
-  fs::path target = folder.lexically_normal();
-  if (!target.has_filename()) target = target.parent_path();
+  fs::path target = folder;
+  while (target.has_relative_path() && (!target.has_filename() || target.filename() == ".")) {
+    target = target.parent_path();
+  }
   if (!target.has_filename() || target.filename() == "." || target.filename() == "..") {
     throw UsageError("", fmt::format("\"{}\" is not a name for a new folder", folder.string()),
                      "end the path with another name, such as ./data");

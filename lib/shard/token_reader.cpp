@@ -11,7 +11,6 @@ namespace ql::shard {
 constexpr std::size_t kMostOpenShards = 64;
 // This limits the seek tables in memory, in which a frame takes 28 bytes.
 constexpr std::size_t kMostKnownFrames = std::size_t{1} << 22;
-constexpr std::size_t kMostCursors = std::size_t{1} << 20;
 
 void FramesAhead::add(const std::shared_ptr<ShardReader>& shard, std::size_t frame) {
   if (idle_.empty()) idle_.push_back(std::make_shared<FrameBuffer>());

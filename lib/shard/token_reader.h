@@ -19,6 +19,8 @@
 
 namespace ql::shard {
 
+constexpr std::size_t kMostCursors = std::size_t{1} << 20;
+
 // Reads a packed folder at any position. The constructor opens the manifest only. A shard is
 // opened, and checked against the manifest, when a token of this shard is first read, so opening a
 // folder takes no longer for many shards. Only one thread may use an object. This thread may read

@@ -220,6 +220,12 @@ TEST_CASE("import_tokens: Megatron: every type of ids, documents of several sequ
   CHECK(import({a, a + ".idx", a}, rules_of(Format::kMegatron, 10)) ==
         Documents{{1, 2}, {1, 2}, {1, 2}});
   CHECK(import({a + ".bin", a + ".idx"}, rules_of(Format::kMegatron, 10)) == Documents{{1, 2}});
+  const std::string other_spelling = (scratch / "." / "a.idx").string();
+  CHECK(import({other_spelling, a + ".bin"}, rules_of(Format::kMegatron, 10)) == Documents{{1, 2}});
+  // Ids of one byte may look like text.
+  const std::vector<std::int64_t> visible(58, 'x');
+  CHECK(import_megatron(Index::of({58}, {0, 1}, 1, 1).text(), list_of(visible, 1), 256) ==
+        Documents{std::vector<TokenId>(58, 'x')});
 }
 
 TEST_CASE("import_tokens: ids outside the vocabulary are named with their place") {
