@@ -54,9 +54,10 @@ static std::vector<Option> own_options() {
                    "Stop after step N with a checkpoint. The schedule does not change, and "
                    "--resume continues it.",
                    "", 1),
-      make_option("minutes", OptionType::kReal, "M",
-                  "Wall-clock budget in which the schedule is completed: --set minutes=M. Such a "
-                  "training run cannot be repeated bit for bit."),
+      make_real("minutes", "M",
+                "Wall-clock budget in which the schedule is completed: --set minutes=M. Such a "
+                "training run cannot be repeated bit for bit.",
+                "", 0, HUGE_VAL),
       make_integer("seed", "Seed of the initial weights and of dropout: --set seed=N.", "", 0)};
 }
 

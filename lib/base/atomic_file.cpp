@@ -106,6 +106,8 @@ fs::path final_path(const fs::path& path) {
 
 // Calls fsync for a file or folder by name. Ignores EINVAL: some file systems cannot sync a folder.
 void sync_path(const fs::path& path, const std::string& where) {
+  // A folder may allow writing, but not reading. Then it cannot be opened.
+  if (::access(path.c_str(), R_OK) != 0 && errno == EACCES) return;
   const Descriptor file(path, O_RDONLY, where, "open for fsync");
   const bool synced = uninterrupted([&] { return ::fsync(file); }) == 0;
   if (!synced && errno != EINVAL) throw SystemError(where, "fsync", errno);
@@ -136,6 +138,7 @@ fs::path target_of_links(const fs::path& path, const std::string& advice) {
 // a device would replace the device for all users.
 fs::path file_to_write(const fs::path& named, const std::string& advice) {
   const fs::path path = final_path(named);
+  if (!named.has_filename()) throw SystemError(named.string(), "write", EISDIR);
   struct stat status = {};
   if (::stat(path.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) throw SystemError(path.string(), "write", EISDIR);

@@ -23,8 +23,9 @@ enum class Match { kNo, kYes, kCutOff };
 struct Row {
   FileKind kind;
   std::size_t offset;  // offset of the pattern in the file
-  // In the table kBinary, '?' matches any byte. In kTexts, a space matches any whitespace or none,
-  // a letter matches its upper and lower case, '*' matches everything up to a quotation mark, and
+  // In the table kBinary, '?' matches any byte and '#' a hexadecimal digit. In kTexts, a space
+  // matches any whitespace or none, a letter matches its upper and lower case, '*' matches
+  // everything up to a quotation mark, and
   // '>' matches '>' or whitespace.
   std::string_view pattern;
   const char* name;
@@ -70,7 +71,7 @@ constexpr std::array kBinary = {
     Row{FileKind::kOther, 0, "7z\xBC\xAF\x27\x1C"sv, "a 7z archive", "7z x -so FILE", "", true},
     Row{FileKind::kOther, 0, "Rar!\x1A\x07"sv, "a rar archive", "unrar p -inul FILE", "", true},
     Row{FileKind::kOther, 257, "ustar"sv, "a tar archive", "tar -xOf FILE"},
-    Row{FileKind::kOther, 0, "070701??????"sv, "a cpio archive"},
+    Row{FileKind::kOther, 0, "070701########"sv, "a cpio archive"},
     // With the three zeros, the first file has fewer than 256 links and is not a device.
     Row{FileKind::kOther, 0, "\xC7\x71???????????\0\0\0"sv, "a cpio archive"},
     Row{FileKind::kOther, 0, "!<arch>\n"sv, "an ar archive (.a, .deb)"},
@@ -110,7 +111,7 @@ constexpr std::array kBinary = {
     Row{FileKind::kOther, 0, "II*\0"sv, "a TIFF picture"},
     Row{FileKind::kOther, 0, "MM\0*"sv, "a TIFF picture"},
     Row{FileKind::kOther, 0, "BM????\0\0\0\0"sv, "a BMP picture"},
-    Row{FileKind::kOther, 0, "MZ?\0"sv, "a program"},
+    Row{FileKind::kOther, 0, "MZ?\0?\0\0\0?\0?\0\xFF\xFF\0\0"sv, "a program"},
     Row{FileKind::kOther, 0, "\xCA\xFE\xBA\xBE"sv, "a program"},
     Row{FileKind::kOther, 0, "\0asm"sv, "a program"},
 };
@@ -147,7 +148,9 @@ Match match_binary(const Row& row, std::string_view head) {
     // of text, which is passed on at once.
     if (row.offset + i >= head.size()) return line_ended ? Match::kNo : Match::kCutOff;
     const char found = head[row.offset + i];
-    if (row.pattern[i] != '?' && row.pattern[i] != found) return Match::kNo;
+    const bool digit =
+        row.pattern[i] == '#' && std::isxdigit(static_cast<unsigned char>(found)) != 0;
+    if (row.pattern[i] != '?' && row.pattern[i] != found && !digit) return Match::kNo;
     line_ended = line_ended || (row.pattern[i] == '?' && found == '\n');
   }
   return Match::kYes;

@@ -112,6 +112,9 @@ void find_address(const Variable& variable, const Names& names, LaunchedProcess&
 std::optional<LaunchedProcess> find_launched_process(const Variable& variable) {
   for (const Names& names : kLaunchers) {
     if (variable(names.rank) == nullptr || variable(names.size) == nullptr) continue;
+    // In a step of Slurm, the mpirun of MPICH leaves the step's own variables to its processes.
+    const bool step = std::string_view(names.rank) == "SLURM_PROCID";
+    if (step && variable("MPI_LOCALRANKID") != nullptr && variable("PMI_RANK") != nullptr) continue;
     LaunchedProcess process;
     process.size = number(variable, names.size, 1, kMostProcesses, 1);
     process.rank = number(variable, names.rank, 0, process.size - 1, 0);

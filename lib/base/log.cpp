@@ -185,7 +185,7 @@ void Progress::show(double part, const std::function<Words()>& words) {
   if (now - last_draw_ < (style.bar ? style.bar_interval : style.line_interval)) return;
   last_draw_ = now;
   if (!style.bar) return log_line(LogLevel::kInfo, fmt::format("{}", fmt::join(words(), ", ")));
-  const std::string line = fit_words(cells_of_bar(part), words(), terminal_width() - 1);
+  const std::string line = printable(fit_words(cells_of_bar(part), words(), terminal_width() - 1));
   const std::lock_guard<std::mutex> lock(screen().mutex);
   put("\r" + line + "\x1b[K");
   screen().drawn = true;

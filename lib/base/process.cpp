@@ -155,17 +155,23 @@ static pid_t spawn(const std::filesystem::path& program, const std::vector<std::
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   }
   posix_spawn_file_actions_adddup2(&actions, write_end, STDOUT_FILENO);
-  // run_tool() ignores SIGPIPE, and exec would keep that. This restores the default action.
+  // run_tool() ignores these signals, and exec would keep that. This restores the default action.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t defaults;
   sigemptyset(&defaults);
   sigaddset(&defaults, SIGPIPE);
+  sigaddset(&defaults, SIGXFSZ);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
+  // After `stty tostop`, SIGTTOU would stop a child of another group that writes to the terminal.
+  sigset_t blocked;
+  ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+  sigaddset(&blocked, SIGTTOU);
+  posix_spawnattr_setsigmask(&attributes, &blocked);
   posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(
-      &attributes,
-      static_cast<short>(POSIX_SPAWN_SETSIGDEF | (own_group ? POSIX_SPAWN_SETPGROUP : 0)));
+  posix_spawnattr_setflags(&attributes,
+                           static_cast<short>(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK |
+                                              (own_group ? POSIX_SPAWN_SETPGROUP : 0)));
 
   pid_t child = 0;
   const int problem =

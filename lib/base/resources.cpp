@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -232,15 +233,21 @@ static std::pair<std::string, std::string> core_of(int cpu) {
 }
 
 int usable_cores() {
-  cpu_set_t allowed;
-  std::set<std::pair<std::string, std::string>> cores;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &allowed)) cores.insert(core_of(cpu));
-    }
+  // The system call fails with EINVAL if the machine may have more processors than the sets hold.
+  std::vector<cpu_set_t> allowed(1);
+  const auto bytes = [&] { return allowed.size() * sizeof(cpu_set_t); };
+  int failed = 0;
+  while ((failed = ::sched_getaffinity(0, bytes(), allowed.data())) != 0 && errno == EINVAL &&
+         allowed.size() < 64) {
+    allowed.resize(2 * allowed.size());
   }
-  const double quota = std::ceil(control_group_limits().cores.value_or(CPU_SETSIZE));
-  return std::max(1, static_cast<int>(std::min(static_cast<double>(cores.size()), quota)));
+  std::set<std::pair<std::string, std::string>> cores;
+  for (std::size_t cpu = 0; failed == 0 && cpu < 8 * bytes(); ++cpu) {
+    if (CPU_ISSET_S(cpu, bytes(), allowed.data())) cores.insert(core_of(static_cast<int>(cpu)));
+  }
+  const auto found = static_cast<double>(cores.size());
+  const double quota = std::ceil(control_group_limits().cores.value_or(found));
+  return std::max(1, static_cast<int>(std::min(found, quota)));
 }
 
 std::int64_t resident_bytes() {

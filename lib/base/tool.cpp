@@ -268,6 +268,7 @@ void print(const std::string& text) {
 int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv,
              const std::function<void(const Options&)>& body) {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of ulimit -f then fails with EFBIG
   // If our parent process ignores SIGCHLD, this process inherits that, and the system would forget
   // how our children end.
   std::signal(SIGCHLD, SIG_DFL);

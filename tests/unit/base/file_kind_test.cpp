@@ -71,6 +71,7 @@ TEST_CASE(
       {"<?xml version=\"1.0\"?>\n<headers>\n", ""},
       {"a\tb\tc\td\te\tf\tg\th\n", ""},
       {"MZ is a name, and BM, too\n", ""},
+      {"070701 was the day", ""},
       {"ID3 of the list\n", ""},
       {"/annex of the house\n", ""},
       // These are packed files and archives.
@@ -142,7 +143,7 @@ TEST_CASE(
        "an office document"},
       {"fLaC\0\0\0\x22"s, "a sound"},
       {"BM\x36\x10\x0E\0\0\0\0\0"s, "a BMP picture"},
-      {"MZ\x90\0\x03"s, "a program"},
+      {"MZ\x90\0\x03\0\0\0\x04\0\0\0\xFF\xFF\0\0"s, "a program"},
       {"\xEF\xBB\xBF<!-- saved -->\n<HTML>", "an HTML page"},
       {"<?xml version=\"1.0\"?><!DOCTYPE html PUBLIC", "an HTML page"},
       {"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>AccessDenied</Code>",
@@ -208,7 +209,8 @@ TEST_CASE("check_kind: every reader takes its own kind and refuses others") {
       {Content::kTextIds, {"5 6 7\n"}, {stream, pointer, vocabulary, weights, ids}},
       {Content::kRawIds,
        // The first id of the last file, 29127, is also the first field of an old cpio archive.
-       {ids, "\xFF\xFE\x01\0"s, "the", "\xC7\x71\x05\0\x09\0\x07\0\x05\0\x03\0\x11\x01\x02\0"s},
+       {ids, "\xFF\xFE\x01\0"s, "the", "MZ\0\0\x0D\0\0\0\x05\0\0\0\x07\0\0\0"s,
+        "\xC7\x71\x05\0\x09\0\x07\0\x05\0\x03\0\x11\x01\x02\0"s},
        {"The cat sat on the mat, and slept there.\n", stream, pointer, vocabulary, weights}},
       {Content::kTokenStream, {stream}, {pointer, vocabulary, weights, ids}},
       {Content::kVocabulary, {vocabulary, names, "the\ncat\n"}, {stream, pointer, weights}},

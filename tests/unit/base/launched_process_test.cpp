@@ -68,6 +68,16 @@ TEST_CASE("other launchers") {
   CHECK(mpi->port == 29500);
   CHECK_FALSE(mpi->launcher_answers);
 
+  const auto mpich_in_slurm = process_in({{"SLURM_PROCID", "0"},
+                                          {"SLURM_STEP_NUM_TASKS", "1"},
+                                          {"PMI_RANK", "1"},
+                                          {"PMI_SIZE", "2"},
+                                          {"MPI_LOCALRANKID", "1"},
+                                          {"MPI_LOCALNRANKS", "2"}});
+  REQUIRE(mpich_in_slurm.has_value());
+  CHECK(mpich_in_slurm->rank == 1);
+  CHECK(mpich_in_slurm->size == 2);
+
   const std::map<std::string, std::string> two_machines = {{"SLURM_PROCID", "5"},
                                                            {"SLURM_STEP_NUM_TASKS", "8"},
                                                            {"SLURM_LOCALID", "1"},
