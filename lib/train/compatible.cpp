@@ -139,17 +139,19 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
   }
 }
 
-Json changed_settings(const net::ModelFile& saved, const net::ModelFile& now) {
+Json settings_of(const net::ModelFile& file) {
+  Json settings = net::network_to_json(file.network);
+  settings.update(file.training);
+  return settings;
+}
+
+Json changed_settings(const Json& saved, const Json& now) {
   Json changes = Json::object();
-  const auto compare = [&changes](const Json& before, const Json& after) {
-    for (const auto& item : before.items()) {
-      if (after.contains(item.key()) && after[item.key()] != item.value()) {
-        changes[item.key()] = {{"before", item.value()}, {"after", after[item.key()]}};
-      }
+  for (const auto& [key, value] : saved.items()) {
+    if (now.contains(key) && now[key] != value) {
+      changes[key] = {{"before", value}, {"after", now[key]}};
     }
-  };
-  compare(net::network_to_json(saved.network), net::network_to_json(now.network));
-  compare(saved.training, now.training);
+  }
   return changes;
 }
 

@@ -13,6 +13,7 @@
 #include "base/strings.h"
 #include "machine/precision.h"
 #include "net/network.h"
+#include "shard/token_reader.h"
 #include "train/state.h"
 
 namespace ql::train {
@@ -106,7 +107,7 @@ constexpr Range from_zero(const char* words) { return {0, Range::kInfinity, word
 
 constexpr auto keys_of(const TrainingConfig&) {
   return [](auto& config, const auto& row) {
-    row("batch", config.batch, {1}, kRequired | kMayChange);
+    row("batch", config.batch, {1, shard::kMostCursors}, kRequired | kMayChange);
     row("steps", config.steps, {1}, kRequired | kMayChange);
     row("minutes", config.minutes, from_zero("0 (no budget) or more"), kMayChange);
     row("learning_rate", config.learning_rate, kAboveZero, kRequired | kMayChange);

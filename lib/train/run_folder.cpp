@@ -150,7 +150,15 @@ std::vector<fs::path> newest_checkpoints(const fs::path& run) {
   std::stable_sort(others.begin(), others.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<fs::path> all;
-  if (const fs::path last = run / "last"; fs::exists(last)) all.push_back(last);
+  if (const fs::path last = run / "last"; fs::exists(last)) {
+    all.push_back(last);
+  } else {
+    for (const std::string& name : names_with(run, ".last.")) {
+      if (const auto old = parse_temporary_name(name); old && old->moved_away) {
+        all.push_back(run / name);  // put_back_replaced() will rename it
+      }
+    }
+  }
   for (auto& [step, folder] : others) all.push_back(std::move(folder));
   return all;
 }
@@ -248,8 +256,16 @@ static std::string event_of(const JsonObject& record, double began) {
   return scalar_event(began + record.real("elapsed"), record.integer("step"), scalars);
 }
 
+// Returns true if the settings have all changes of a "resume" record.
+static bool has_changes(const Json& settings, const JsonObject& record) {
+  for (const auto& [key, values] : record.at("changed").items()) {
+    if (!settings.contains(key) || settings[key] != values.value("after", Json())) return false;
+  }
+  return true;
+}
+
 RunLog::RunLog(const fs::path& path, std::int64_t step, std::int64_t validation_step,
-               double elapsed, std::int64_t divergences)
+               double elapsed, std::int64_t divergences, const Json& settings)
     : began_(system_seconds() - elapsed) {
   std::vector<std::string> lines = split(fs::exists(path) ? read_file(path) : "", '\n');
   lines.pop_back();  // empty, or an unfinished line
@@ -262,8 +278,9 @@ RunLog::RunLog(const fs::path& path, std::int64_t step, std::int64_t validation_
     const std::int64_t at = record.integer("step");
     // A rollback makes the step smaller, so divergences are compared by their number, which only
     // grows.
-    const bool known = kind == "divergence"   ? record.integer("number") <= divergences
-                       : kind == "resume"     ? at < step
+    const bool known = kind == "divergence" ? record.integer("number") <= divergences
+                       : kind == "resume"
+                           ? at < step || (at == step && has_changes(settings, record))
                        : kind == "validation" ? at <= validation_step
                                               : at <= step;
     if (known) {

@@ -92,12 +92,12 @@ class RunLog {
   // Opens the log for appending. First removes an unfinished last line and the records that are
   // newer than the checkpoint from which a resume or rollback continues. These are "train" records
   // after `step`, "validation" records after `validation_step`, "divergence" records after the
-  // first `divergences`, and "resume" records of `step` or later. (A "resume" record of `step` is
-  // newer than the checkpoint of `step`.) A new run has step 0. The event file is written again
-  // from the remaining lines. `elapsed`, the seconds of training so far, sets the clock of the
-  // event file.
+  // first `divergences`, and "resume" records after `step`. A "resume" record of `step` is newer
+  // than the checkpoint if `settings`, the checkpoint's settings, lack its changes. A new run has
+  // step 0. The event file is written again from the remaining lines. `elapsed`, the seconds of
+  // training so far, sets the clock of the event file.
   RunLog(const std::filesystem::path& path, std::int64_t step, std::int64_t validation_step,
-         double elapsed = 0, std::int64_t divergences = 0);
+         double elapsed = 0, std::int64_t divergences = 0, const Json& settings = Json::object());
 
   // Writes the complete line at once. If the disk is full, the file keeps its earlier length and
   // this throws SystemError.

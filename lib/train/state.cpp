@@ -114,11 +114,13 @@ constexpr auto keys_of(const Divergences&) {
   };
 }
 
+constexpr double kMostSteps = 0x1p53;  // the sum of two such numbers does not overflow
+
 constexpr auto keys_of(const TrainingState&) {
   return [](auto& state, const auto& row) {
-    row("step", state.step, {0}, kRequired);
+    row("step", state.step, {0, kMostSteps}, kRequired);
     row("updates", state.updates, {0}, kRequired);
-    row("cursor", state.cursor, {0}, kRequired);
+    row("cursor", state.cursor, {0, kMostSteps}, kRequired);
     row("elapsed", state.elapsed, {}, kRequired);
     row("epoch", state.epoch, {0}, kRequired);
     row("position", state.position, {0}, kRequired);

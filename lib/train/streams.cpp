@@ -2,6 +2,7 @@
 
 #include "train/streams.h"
 
+#include "base/error.h"
 #include "shard/document_starts.h"
 
 namespace ql::train {
@@ -60,6 +61,11 @@ void Streams::set_cursor(std::int64_t step, std::int64_t cursor) {
 
 std::int64_t Streams::cursor_from(std::int64_t batch, std::int64_t cursor) const {
   const std::int64_t segments = segments_of_part(reader_.tokens(), batch, segment_);
+  if (segments < 1) {
+    throw FormatError(
+        reader_.name(),
+        fmt::format("the data is too short for {}, the batch of the checkpoint", batch));
+  }
   // This is exact while the product is below 2^53; beyond that the error does not matter.
   const double moved = static_cast<double>(cursor % segments) *
                        static_cast<double>(steps_per_epoch_) / static_cast<double>(segments);

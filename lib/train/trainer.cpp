@@ -48,8 +48,11 @@ void TrainingRun::report_end(bool finished, bool patient) const {
     log_info("stopped after step {} of {}: {}", step, with_thousands(task_.config.steps), last);
   }
   if (state_.best) {
-    log_info("best after step {}, perplexity {}: {}", with_thousands(state_.best->step),
-             human_perplexity(std::exp(state_.best->loss)), folder_.best().string());
+    // RUN/best may be missing, or of an earlier attempt that was better.
+    const bool kept = step_of(folder_.best()) == state_.best->step;
+    log_info("best after step {}, perplexity {}{}", with_thousands(state_.best->step),
+             human_perplexity(std::exp(state_.best->loss)),
+             kept ? ": " + folder_.best().string() : "");
   }
 }
 
@@ -184,6 +187,7 @@ void TrainingRun::log_steps() {
                  {"batch", streams_.batch()},
                  {"elapsed", watch_.total()}});
   state_.since_log = {};
+  unsaved_ = true;
   timed_steps_ = 0;
   step_seconds_ = 0;
 }
@@ -287,6 +291,7 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   // No process relies on the checkpoint, or exits, before it is complete.
   if (task_.group != nullptr) task_.group->from_first(std::int64_t{0});
   newest_ = folder;
+  saved_settings_ = settings_of(description_);
   if (last) last_at_ = elapsed_;
   if (last && task_.is_first()) {
     retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
@@ -330,7 +335,7 @@ static Json record_of(const Divergence& found, const TrainingState& state, OnDiv
   Json record = {{"kind", "divergence"},
                  {"number", state.divergences.count},
                  {"step", found.step + 1},
-                 {"cursor", state.cursor},
+                 {"cursor", state.cursor - (state.step - found.step)},
                  {"reason", found.reason()}};
   if (found.tensor.empty()) {
     record["loss"] = found.loss;

@@ -84,8 +84,10 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
                            const DataIdentity& data, const DataIdentity& validation,
                            const std::vector<std::string>& named);
 
-// Returns the keys that both files have with different values, each with "before" and "after".
-Json changed_settings(const net::ModelFile& saved, const net::ModelFile& now);
+// Returns the keys of the network and of the training with their values.
+Json settings_of(const net::ModelFile& file);
+// Returns the keys that both settings have with different values, each with "before" and "after".
+Json changed_settings(const Json& saved, const Json& now);
 
 // TrainingRun implements train(), step by step. Only trainer.cpp and trainer_start.cpp use it.
 
@@ -152,10 +154,8 @@ class TrainingRun {
   Streams streams_;
   RunFolder folder_;
   std::filesystem::path resumed_;  // the checkpoint to continue from; empty: there is none
-  Json changed_ = Json::object();  // the settings that this resume has changed
-  std::int64_t resumed_step_ = 0;
-  const TrainingTask task_;  // `slices` and `passes` of its config are those of with_slices()
-  MemoryEstimate memory_;    // estimated before any of it is allocated
+  const TrainingTask task_;        // `slices` and `passes` of its config are those of with_slices()
+  MemoryEstimate memory_;          // estimated before any of it is allocated
   net::ModelFile description_;
   CheckpointTexts texts_;  // of description_
   std::unique_ptr<TrainedNetwork> trained_;
@@ -167,6 +167,7 @@ class TrainingRun {
   // it is the checkpoint that the run resumed from, if the number of rows has not changed. Empty:
   // there is none yet.
   std::filesystem::path newest_;
+  Json saved_settings_;  // of the last checkpoint that this run wrote, or resumed from
 
   Stopwatch watch_;
   // agree() gives elapsed_ and stop_signal_ the same values in all processes, so all decide alike.

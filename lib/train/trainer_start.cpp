@@ -320,13 +320,13 @@ void TrainingRun::resume() {
         "rounded differently",
         state_.processes, state_.processes == 1 ? "" : "es", processes);
   }
-  changed_ = changed_settings(saved, description_);
-  for (const auto& change : changed_.items()) {
+  saved_settings_ = settings_of(saved);
+  const Json changed = changed_settings(saved_settings_, settings_of(description_));
+  for (const auto& change : changed.items()) {
     log_info("{} was {} and is now {}", change.key(), change.value()["before"].dump(),
              change.value()["after"].dump());
     state_.divergences.recent.clear();  // only divergences with the new settings count from now on
   }
-  resumed_step_ = state_.step;
   if (!same_rows) {
     state_.cursor = streams_.cursor_from(batch, state_.cursor);
     streams_.set_cursor(state_.step, state_.cursor);
@@ -339,7 +339,7 @@ void TrainingRun::resume() {
     return;
   }
   newest_ = checkpoint;
-  unsaved_ = checkpoint != folder_.last();
+  unsaved_ = checkpoint != folder_.last() || !changed.empty();
   if (task_.is_first() && !unsaved_) {
     // The training run may have been killed after it wrote RUN/last and before it called retain().
     retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
@@ -357,15 +357,13 @@ void TrainingRun::restore(const fs::path& checkpoint, Rows rows) {
 
 void TrainingRun::open_log() {
   log_.emplace(folder_.log(), state_.step, state_.validation_step, watch_.total(),
-               state_.divergences.count);
-  // A rollback to the step of the resume also calls this. The log has then lost the "resume"
-  // record.
-  if (!changed_.empty() && state_.step == resumed_step_) {
-    append_to_log({{"kind", "resume"},
-                   {"step", state_.step},
-                   {"changed", changed_},
-                   {"elapsed", watch_.total()}});
-  }
+               state_.divergences.count, saved_settings_);
+  const Json changed = changed_settings(saved_settings_, settings_of(description_));
+  if (changed.empty()) return;
+  append_to_log({{"kind", "resume"},
+                 {"step", state_.step},
+                 {"changed", changed},
+                 {"elapsed", watch_.total()}});
 }
 
 void TrainingRun::begin() {
@@ -382,6 +380,9 @@ void TrainingRun::begin() {
     weights::load_weights(trained_->model(), weights::read_weights(task_.init));
     log_info("weights from {} ({})", task_.init.string(), to_text(origin.network.architecture));
   }
+  saved_settings_ = settings_of(description_);
+  // The other processes may still read the weights of --init from this folder.
+  if (task_.group != nullptr) task_.group->from_first(std::int64_t{0});
   if (task_.is_first()) folder_.clear();
 }
 

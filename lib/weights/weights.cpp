@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/bytes.h"
+#include "base/file.h"
 #include "net/cost.h"
 #include "net/model_file.h"
 
@@ -148,7 +149,7 @@ void load_weights(nn::Model& model, const TensorFile& file, const std::string& i
   }
 }
 
-TensorFile read_weights(const std::filesystem::path& folder) {
+static TensorFile read_checked(const std::filesystem::path& folder) {
   if (std::filesystem::exists(folder / "state.json")) {
     net::check_files(folder, {"model.json", "model.safetensors"},
                      "restore the folder from a copy; if the file was changed on purpose, copy "
@@ -158,6 +159,21 @@ TensorFile read_weights(const std::filesystem::path& folder) {
   TensorFile file = read_safetensors(folder / "model.safetensors");
   drop_library_prefix(file);
   return file;
+}
+
+TensorFile read_weights(const std::filesystem::path& folder) {
+  const auto state = [file = folder / "state.json"] {
+    return std::filesystem::exists(file) ? ql::read_file(file) : std::string();
+  };
+  for (;;) {
+    const std::string before = state();
+    try {
+      return read_checked(folder);
+    } catch (const FormatError&) {
+      // A training run may have replaced the checkpoint between the reading of two files.
+      if (state() == before) throw;
+    }
+  }
 }
 
 std::string hash_of(const nn::Model& model) {

@@ -66,10 +66,16 @@ TEST_CASE("RunLog: a resume cuts off records that the checkpoint does not includ
 
 TEST_CASE("RunLog: a change of settings stays in the log if it led to a checkpoint") {
   const test::ScratchFolder scratch;
-  const std::string older = "{\"kind\":\"resume\",\"step\":10}\n";
-  test::spill(scratch / "log.jsonl", older + "{\"kind\":\"resume\",\"step\":20}\n");
+  const auto record = [](int step, int steps) {
+    return fmt::format(R"({{"kind":"resume","step":{},"changed":{{"steps":{{"after":{}}}}}}})",
+                       step, steps) +
+           "\n";
+  };
+  test::spill(scratch / "log.jsonl", record(10, 30) + record(20, 40) + record(20, 50));
+  { RunLog log(scratch / "log.jsonl", 20, 20, 0, 0, {{"batch", 8}, {"steps", 40}}); }
+  CHECK(test::slurp(scratch / "log.jsonl") == record(10, 30) + record(20, 40));
   { RunLog log(scratch / "log.jsonl", 20, 20); }
-  CHECK(test::slurp(scratch / "log.jsonl") == older);
+  CHECK(test::slurp(scratch / "log.jsonl") == record(10, 30));
 }
 
 TEST_CASE("RunLog: divergences that the checkpoint includes stay, whatever their step") {

@@ -152,6 +152,8 @@ TEST_CASE("RunFolder: restores a checkpoint whose replacement was interrupted by
     write(run / name, 20);
     fs::rename(run / name, run / (std::string(".") + name + ".0a1b2c3d.4242.tmp"));
   }
+  CHECK(newest_checkpoints(run.path()) ==
+        std::vector<fs::path>{run / ".last.0a1b2c3d.4242.tmp.old"});
   CHECK_THROWS(RunFolder(run.path(), Start::kNew));
   CHECK(RunFolder(run.path(), Start::kResume).has_checkpoint());
   CHECK(run.entries() == 3);

@@ -113,6 +113,7 @@ TEST_CASE("cursor_from: another number of rows continues at the same part of the
       }
     }
   }
+  CHECK_THROWS_AS(static_cast<void>(Streams(reader, 1, 7).cursor_from(1000, 5)), FormatError);
 }
 
 TEST_CASE("Streams: only the step that reads damage finds it") {

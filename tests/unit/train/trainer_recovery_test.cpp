@@ -400,6 +400,8 @@ TEST_CASE("train: weights that are not finite are never saved") {
       CHECK(read_state(page.task.run / "last").step == 0);
       CHECK_NOTHROW(verify_checkpoint(page.task.run / "last"));
       CHECK(page.divergences().size() == 11);
+      CHECK(page.divergences()[0]["step"] == 1);
+      CHECK(page.divergences()[0]["cursor"] == 0);
     }
   }
 }
