@@ -2,6 +2,7 @@
 
 #include "qlctx_report.h"
 
+#include <filesystem>
 #include <tuple>
 
 #include "base/log.h"
@@ -104,6 +105,12 @@ Request request_from_arch(const Options& options) {
 net::Network network_of_preset(const Options& options) {
   net::Network network = net::read_preset(preset_file(options.text("preset")), {}, {}).network;
   if (options.given("vocab-size")) {
+    if (network.cutoffs_from_data) {
+      throw UsageError("--vocab-size",
+                       "the preset takes its cutoffs from the training data, so the softmax cannot "
+                       "be counted",
+                       "leave it out, or give the preset's cutoffs as numbers");
+    }
     network.vocab_size = options.integer("vocab-size");
     network.check();
   }
@@ -114,7 +121,12 @@ Request request_from_file(const Options& options, const std::string& source) {
   refuse_beside_file(options, source, {"arch", "scales", "layers", "output-layers", "rate"});
   Request request;
   request.has_sizes = true;
-  request.checkpoint = source == "model" ? options.text("model") : "";
+  if (source == "model") {
+    namespace fs = std::filesystem;
+    fs::path folder = options.text("model");
+    if (!fs::is_directory(folder)) folder = folder.parent_path();
+    request.checkpoint = folder.empty() ? "." : folder.string();
+  }
   request.network = source == "model" ? net::read_model_file(options.text("model")).network
                                       : network_of_preset(options);
   return request;
@@ -202,6 +214,11 @@ Request make_request(const Options& options) {
 // cannot differ.
 static Json row_to_json(const Row& row) {
   const net::Network& network = row.network;
+  // Operations may exceed 64 bits.
+  const auto operations = [&](double count) {
+    count = std::round(count);
+    return count < 0x1p63 ? Json(static_cast<std::int64_t>(count)) : Json(count);
+  };
   const auto if_counted = [&](const auto& count) { return row.has_sizes ? Json(count) : Json(); };
   const net::Lengths& lengths = row.geometry.lengths;
   const bool compresses =
@@ -220,10 +237,10 @@ static Json row_to_json(const Row& row) {
   json["output_layers"] = network.output_layers;
   json["rate"] = compresses ? Json(network.rate) : Json();
   json["parameters"] = if_counted(row.cost.parameters);
-  json["flops_per_token"] = if_counted(std::llround(row.cost.forward_flops_per_token));
+  json["flops_per_token"] = if_counted(operations(row.cost.forward_flops_per_token));
   json["memory_states"] = row.cost.memory_states;
   json.update(row.more);
-  json["training_flops_per_token"] = if_counted(std::llround(row.cost.training_flops_per_token));
+  json["training_flops_per_token"] = if_counted(operations(row.cost.training_flops_per_token));
   return json;
 }
 

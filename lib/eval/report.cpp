@@ -12,6 +12,7 @@ static Json finite(double value) { return std::isfinite(value) ? Json(value) : J
 // that is read without a begin token, has no loss. One missing token is negligible; one missing
 // token per unit is not.
 static bool covers_text(const DataSet& data, const Evaluation& result) {
+  if (result.targets == 0) return false;
   return result.reset_at.empty() || data.source.tokens - result.targets <= 1;
 }
 

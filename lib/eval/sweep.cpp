@@ -150,6 +150,10 @@ void report_all(const std::vector<EvaluatedModel>& models, const std::vector<Dat
   }
   if (data.size() < 2) return;
   all.vocabulary = data.front().vocabulary;
+  // Where a data set has no vocabulary, nobody knows which of its targets are <unk>.
+  for (const DataSet& set : data) {
+    if (!set.vocabulary.unk) all.vocabulary.unk.reset();
+  }
   for (std::size_t i = 0; i < models.size(); ++i) row(report_row(models[i], all, sums[i]));
 }
 

@@ -5,6 +5,8 @@
 
 #include <numeric>
 
+#include "base/process.h"
+
 namespace ql::net {
 
 namespace {
@@ -83,6 +85,7 @@ std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry) {
     const bool equal = here.source == Stage::Source::kLayer && before.span == 0 && ordered;
     states.oldest.resize(equal ? 1 : static_cast<std::size_t>(here.segment), INT64_MAX);
     for (std::size_t i = 0; i < states.oldest.size(); ++i) {
+      check_for_stop();
       visit_inputs(geometry, stage, static_cast<std::int64_t>(i), ordered,
                    [&, &oldest = states.oldest[i]](const StateRun& run) {
                      oldest = std::min(oldest, oldest_of(run, geometry, all[run.stage]));

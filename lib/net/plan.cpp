@@ -47,10 +47,10 @@ std::vector<std::int64_t> grid(std::int64_t unit, std::int64_t minimum, std::int
 }
 
 // Price is a pair: operations (rounded as printed) and memory states.
-using Price = std::pair<std::int64_t, std::int64_t>;
+using Price = std::pair<double, std::int64_t>;
 
 Price price_of(const Cost& cost) {
-  return {std::llround(cost.forward_flops_per_token), cost.memory_states};
+  return {std::round(cost.forward_flops_per_token), cost.memory_states};
 }
 
 // Returns true when `price` dominates `other`: one of its parts is lower, and the other part is not
@@ -241,6 +241,7 @@ std::vector<Plan> cheapest_plans(const std::vector<Network>& networks, std::int6
   }
   std::vector<Chain> chains;
   for (const Network& network : networks) {
+    check_for_stop();
     network.check();
     // A network without a memory cannot reach `context`, because the first position of a segment
     // sees no earlier token.
