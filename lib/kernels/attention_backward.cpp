@@ -60,9 +60,11 @@ class Backward {
     }
     // If the dilation exceeds the segment length, some keys are not seen by any query. This loop
     // sets the gradients of these keys, and of their values, to 0.
-    for (std::int64_t residue = view_.segment; residue < view_.dilation(head); ++residue) {
-      clear(keys_values, (view_.window - view_.segment + residue) % view_.dilation(head),
-            view_.window, view_.dilation(head));
+    const std::int64_t dilation = view_.dilation(head), memory = view_.window - view_.segment;
+    // Residues from window - memory to dilation - memory have no key in the window.
+    for (std::int64_t residue = std::max(view_.segment, dilation - memory); residue < dilation;
+         ++residue) {
+      clear(keys_values, (memory + residue) % dilation, view_.window, dilation);
     }
     for (std::int64_t first = 0; first < std::min(view_.segment, view_.dilation(head)); ++first) {
       const AttentionProblem<Real> problem{view_, stream, head, first};

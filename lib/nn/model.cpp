@@ -25,7 +25,9 @@ static void check_states(const at::Tensor& states, const net::Network& network) 
 static at::Tensor look_up(const at::Tensor& table, const at::Tensor& projection,
                           const at::Tensor& ids) {
   const at::Tensor vectors = at::embedding(table, ids);
-  return projection.defined() ? kernels::project(vectors, projection) : vectors;
+  if (!projection.defined()) return vectors;
+  // On a GPU the product may have 16 bits, but states are summed in float32.
+  return kernels::project(vectors, projection).to(table.scalar_type());
 }
 
 // Looks up ids [rows] cluster by cluster, and returns [rows, d_model] in the order of the ids.

@@ -68,12 +68,12 @@ at::Tensor Step::reconstruction() const {
 
 at::Tensor Step::widen(const at::Tensor& states, std::size_t scale) const {
   const at::Tensor& map = model_.weights().widenings[scale];
-  return map.defined() ? kernels::project(states, map) : states;
+  return map.defined() ? kernels::project(states, map).to(map.scalar_type()) : states;
 }
 
 at::Tensor Step::narrow(const at::Tensor& states, std::size_t scale) const {
   const at::Tensor& map = model_.weights().narrowings[scale];
-  return map.defined() ? kernels::project(states, map) : states;
+  return map.defined() ? kernels::project(states, map).to(map.scalar_type()) : states;
 }
 
 at::Tensor Step::layer_over(std::size_t input, const at::Tensor& states, const at::Tensor& finer) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -262,6 +263,21 @@ TEST_CASE("Generator: a repetition penalty counts the prompt's tokens, in a wind
       all.push_back(static_cast<std::int64_t>(token.id));
     }
   }
+}
+
+TEST_CASE("Generator: an output that is not finite is an error, not a token") {
+  const at::NoGradGuard no_gradient;
+  const net::Network network = drawn_networks(1, 2, 40).front();
+  const nn::Model model = random_model(network, 1);
+  for (const nn::NamedTensor& parameter : model.parameters()) {
+    at::Tensor(parameter.tensor).fill_(std::numeric_limits<float>::quiet_NaN());
+  }
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
+  GenerationOptions options;
+  options.tokens = 1;
+  Generator generator(at_lengths, "prompt", options);
+  CHECK_THROWS_WITH_AS(made(generator, prompt_of(3, 1)),
+                       doctest::Contains("the network's output: is not finite"), Error);
 }
 
 TEST_CASE("Generator: a continuation ends with the token of options.until") {

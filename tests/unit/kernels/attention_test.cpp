@@ -85,7 +85,8 @@ AttentionInput random_input(const Shape& shape, Kind kind) {
   if (kind == Kind::kDilated || kind == Kind::kDilatedMasked || kind == Kind::kDilatedScores) {
     input.reach.span = 4;
     for (std::int64_t head = 0; head < shape.heads; ++head) {
-      input.reach.dilations.push_back(1 + 2 * head);
+      // Beyond the window, too.
+      input.reach.dilations.push_back(1 + (kind == Kind::kDilatedScores ? 30 : 2) * head);
     }
   }
   if (kind == Kind::kMasked || kind == Kind::kDilatedMasked) {
@@ -151,7 +152,8 @@ TEST_CASE("relative_attention: scores of distances are added, one key after the 
     const auto scores = input.positions.accessor<double, 2>();
     for (std::int64_t stream = 0; stream < shape.batch; ++stream) {
       for (std::int64_t head = 0; head < shape.heads; ++head) {
-        const std::int64_t step = kind == Kind::kDilatedScores ? 1 + 2 * head : 1;
+        const auto index = static_cast<std::size_t>(head);
+        const std::int64_t step = input.reach.dilations.empty() ? 1 : input.reach.dilations[index];
         for (std::int64_t query = 0; query < shape.segment; ++query) {
           double sum = 0;
           std::vector<double> values(3);
