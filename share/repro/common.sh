@@ -5,6 +5,8 @@
 # called again.
 # shellcheck shell=bash disable=SC2034,SC2154
 set -euo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "${BASH_SOURCE[0]}")/networks.sh"
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ql=$here/../ql
 [ -d "$ql/presets" ] || ql=$(dirname "$here") # as installed
@@ -34,8 +36,6 @@ fail() {
   echo "$program: error: $*" >&2
   exit 1
 }
-# shellcheck source=/dev/null
-. "$here/networks.sh"
 
 output=repro corpus='' budget='' minutes='' tokens='' seeds=1 settings=() device=()
 # The runs of these networks, this budget and these settings; others have other folders.

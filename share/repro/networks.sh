@@ -1,6 +1,11 @@
 # The functions that all scripts of this folder use; they read this file.
 # shellcheck shell=bash disable=SC2034
 
+# Other locales have a decimal comma, with which printf and awk misread the tools' numbers.
+export LC_ALL=C
+# With CDPATH, cd prints the folder, and may take another one.
+unset CDPATH
+
 wrong() {
   echo "$(basename "$0"): error: $* (see $(basename "$0") --help)" >&2
   exit 2

@@ -1,6 +1,8 @@
 # Random text and networks that have learned nothing: for measuring time, which depends on neither. The
 # scripts that measure read this file.
 # shellcheck shell=bash disable=SC2034,SC2154
+# shellcheck source=/dev/null
+. "$(dirname "${BASH_SOURCE[0]}")/networks.sh"
 
 # random_data FOLDER TOKENS: packs that many tokens of a vocabulary of bytes.
 random_data() {

@@ -68,3 +68,12 @@ expect_near() {
             exit !(a ~ /^-?[0-9.]+(e[-+]?[0-9]+)?$/ && d <= t * b) }' ||
     fail "$4: '$1' is not near '$2'"
 }
+
+# make_comma_locale: sets $comma_locale to env with a locale that has a decimal comma, if one can be made here.
+make_comma_locale() {
+  comma_locale=(env)
+  mkdir -p locales
+  if localedef -i de_DE -f UTF-8 "$PWD/locales/de_DE.UTF-8" 2>/dev/null; then
+    comma_locale=(env LOCPATH="$PWD/locales" LC_ALL=de_DE.UTF-8)
+  fi
+}
