@@ -6,7 +6,8 @@
 
 # random_data FOLDER TOKENS: packs that many tokens of a vocabulary of bytes.
 random_data() {
-  head -c "$2" /dev/urandom | base64 -w 79 | head -c "$2" >"$1.txt"
+  head -c "$2" /dev/urandom | base64 -w 79 >"$1.txt"
+  truncate -s "$2" "$1.txt"
   qltok vocab --quiet --type byte --eos never -o "$1.vocab.json" "$1.txt"
   qltok encode --quiet --vocab "$1.vocab.json" "$1.txt" | qlbin pack --quiet -o "$1"
 }
