@@ -58,7 +58,9 @@ read_options() {
       --part) [ -v first ] || wrong "unknown argument $1" && first=$2 ;;
       --type) [ -v type ] || wrong "unknown argument $1" && type=$2 ;;
       --test) [ -v tests ] || wrong "unknown argument $1" && tests=$2 ;;
-      --set) settings+=("$2") ;;
+      --set)
+        [[ $2 != seed=* ]] || wrong "--set $2: expected another key; give --seeds ${2#seed=}"
+        settings+=("$2") ;;
       --device | --precision) device+=("$1" "$2") ;;
       --bin) PATH=$(cd "$2" && pwd):$PATH ;;
     esac
@@ -69,14 +71,17 @@ read_options() {
     minutes=$(awk -v budget="$budget" 'BEGIN {print budget * (budget ~ /h$/ ? 60 : 1)}')
   elif [[ $budget =~ ^${number}[kM]?$ ]]; then
     tokens=$(awk -v budget="$budget" \
-      'BEGIN {printf "%d", budget * (budget ~ /M$/ ? 1e6 : budget ~ /k$/ ? 1e3 : 1)}')
+      'BEGIN {printf "%.0f", budget * (budget ~ /M$/ ? 1e6 : budget ~ /k$/ ? 1e3 : 1)}')
   elif [ -n "$budget" ]; then
     wrong "--budget $budget: expected minutes or hours (2m, 10h), or tokens (500k, 20M)"
   fi
+  # qltrain takes minutes=0 for no limit.
+  [ "$minutes$tokens" != 0 ] || wrong "--budget $budget: expected more than 0"
   local tool
   for tool in qltok qlbin qltrain qleval qlctx; do
     command -v $tool >/dev/null || fail "$tool is not in PATH; give --bin FOLDER"
   done
+  command -v perl >/dev/null || fail "perl is not in PATH; install it, on Debian: apt-get install perl"
   [ -e "$ql/presets/$presets-xl.json" ] ||
     fail "--presets $presets: there is no $ql/presets/$presets-xl.json"
   runs=runs/$presets${budget:+,$budget}$(printf ',%s' "${settings[@]}")
@@ -198,7 +203,7 @@ paper() {
 label() {
   local length
   for length in "$@"; do
-    if [ "$length" = - ]; then printf '/-'; else printf '/%02d' "$length"; fi
+    if [ "$length" = - ]; then printf '/-'; else printf '/%02d' $((10#$length)); fi
   done | cut -c 2-
 }
 
