@@ -21,7 +21,9 @@ Options:
                      line; default: the novels of the demo
   --budget BUDGET    of each training: minutes or hours (2m, 10h), or tokens (500k, 20M); default: the
                      steps of the preset
-  --output FOLDER    where everything goes, in a folder named after the corpus; default: ./repro
+  --output FOLDER    where everything goes, in a folder named after the corpus; default: ./repro. Another
+                     corpus of the same name needs another folder, and so does a network of the same name
+                     with other settings, --device or --precision
   --presets NAME     simplebooks-2, simplebooks-92 or wikitext-103: the networks of the paper's
                      experiments on that corpus
   --seeds N,...      train each network with each seed; default: 1
@@ -110,6 +112,11 @@ prepare() {
   for part in train valid test; do
     [ -r "$corpus/$part.txt" ] || fail "$corpus/$part.txt: cannot be read; a corpus needs train.txt, valid.txt and test.txt"
   done
+  local texts
+  texts=$(cd "$corpus" && sha256sum train.txt valid.txt test.txt)
+  [ -s texts.sha256 ] || echo "$texts" >texts.sha256
+  [ "$texts" = "$(cat texts.sha256)" ] ||
+    fail "$PWD has the results of other texts than those of $corpus; give another --output, or remove that folder"
   if [ ! -e vocab.json ]; then
     # A corpus with <unk> has been rid of its rare words.
     if grep -qm 1 -w '<unk>' "$corpus/train.txt"; then rare=1; fi
@@ -145,8 +152,16 @@ value() {
 
 # train NAME PRESET [KEY=VALUE...]: one training with the budget, into $runs/NAME.
 train() {
-  local run=$runs/$1 preset=$ql/presets/$2.json set=("${@:3}" "${settings[@]}") arguments=() setting
-  [ ! -e "$run/finished" ] || return 0
+  local run=$runs/$1 preset=$ql/presets/$2.json set=("${@:3}" "${settings[@]}") arguments=() setting made_of found
+  made_of="preset $2, ${set[*]} ${device[*]}, data"
+  made_of+=$(sed -n 's/.*"data_hash": *"\(.*\)".*/ \1/p' "$data/manifest.json")
+  if [ -e "$run/finished" ]; then
+    # An empty mark does not record what was trained.
+    found=$(cat "$run/finished")
+    [ "${found:-$made_of}" = "$made_of" ] ||
+      fail "$output/$run: expected '$made_of', found '$found'; give another --output, or remove this folder"
+    return 0
+  fi
   if [ -n "$tokens" ]; then
     set+=("steps=$((tokens / ($(value batch "$preset" "${set[@]}") * $(value segment "$preset" "${set[@]}")) + 1))")
   elif [ -n "$minutes" ]; then
@@ -156,7 +171,7 @@ train() {
   say "training $run"
   qltrain --quiet --data "$data" --valid data/valid -m "$preset" -o "$run" --resume \
     --set checkpoint_minutes=2 "${arguments[@]}" "${device[@]}" >&2
-  touch "$run/finished"
+  echo "$made_of" >"$run/finished"
 }
 
 # column NAME: the value in the second line of a table with a header line.
