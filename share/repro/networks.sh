@@ -17,7 +17,8 @@ wrong() {
 read_network() {
   local segment memory compressed
   checkpoint=$1 lengths=()
-  if [[ $1 =~ =[0-9/]+$ ]]; then
+  # A folder may have a name such as seed=1.
+  if [ ! -d "$1" ] && [[ $1 =~ =[0-9/]+$ ]]; then
     checkpoint=${1%=*}
     IFS=/ read -r segment memory compressed <<<"${1##*=}"
     lengths=(--segment "$segment" ${memory:+--memory "$memory"}

@@ -1,5 +1,5 @@
 # Computes what recl prints: recl.pl STEP LONGEST RATIOS THRESHOLD
-# reads a line for each network from standard input: its name, and the files of its losses, which begin
+# reads a line for each network from standard input: its name and, after tabs, the files of its losses, which begin
 # at token 0, STEP, 2 * STEP and so on of the same stream.
 use strict;
 use warnings;
@@ -13,10 +13,10 @@ my $lengths = $longest / $step;
 my (@networks, %loss, $targets);
 while (<STDIN>) {
   chomp;
-  my ($network, $files) = split /\t/;
+  my ($network, @files) = split /\t/;
   push @networks, $network;
   my $begin = 0;
-  for my $file (split / /, $files) {
+  for my $file (@files) {
     open my $in, '<:raw', $file or fail("$file: cannot open: $!");
     local $/;
     my @losses = unpack 'f<*', <$in>;
