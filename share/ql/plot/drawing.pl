@@ -86,6 +86,19 @@ sub rows_of {
     return @rows;
 }
 
+# Those of a table's rows that can be drawn: X and Y have a value of this kind, "number" or "positive number".
+sub drawn_rows {
+    my ($file, $x, $y, $kind, @rows) = @_;
+    my $number = qr/^[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$/;
+    my $is_drawn = sub { $_[0] =~ $number && ($kind eq 'number' || $_[0] > 0) };
+    my @drawn = grep { $is_drawn->($_->{$x}) && $is_drawn->($_->{$y}) } @rows;
+    my $left_out = @rows - @drawn;
+    fail("$file: no row has ${kind}s in the columns $x and $y") if !@drawn;
+    note("$file: left out $left_out row", $left_out == 1 ? '' : 's', " without a $kind in $x or $y")
+        if $left_out;
+    return @drawn;
+}
+
 # Frame, grid and legend.
 sub print_frame {
     my ($entries) = @_;

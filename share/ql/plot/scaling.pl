@@ -10,18 +10,15 @@ require "$FindBin::Bin/drawing.pl";
 
 my ($x, $y, undef, @files) = @ARGV;
 fail('expected one table of scaling, found ', scalar @files) if @files != 1;
-my (%points, @order, @xs, @ys);
-for (rows_of($files[0], qw(network attention), $x, $y)) {
+my (%points, @order);
+for (drawn_rows($files[0], $x, $y, 'positive number', rows_of($files[0], qw(network attention), $x, $y))) {
     my %row = %$_;
     my $name = "$row{network}, $row{attention} attention";
     push @order, $name if !$points{$name};
     push @{$points{$name}}, [$row{$x}, $row{$y}];
-    push @xs, $row{$x};
-    push @ys, $row{$y};
 }
-fail("$files[0]: has no rows") if !@xs;
 
-# The slope of log y against log x.
+# The slope of log y against log x, if there are two different x.
 sub slope {
     my @points = map { [log $_->[0], log $_->[1]] } @_[@_ / 2 .. $#_];
     my ($n, $sx, $sy, $sxx, $sxy) = (scalar @points, 0, 0, 0, 0);
@@ -31,11 +28,11 @@ sub slope {
         $sxx += $_->[0]**2;
         $sxy += $_->[0] * $_->[1];
     }
-    return $n < 2 ? undef : ($n * $sxy - $sx * $sy) / ($n * $sxx - $sx**2);
+    return keys %{{map { $_->[0] => 1 } @points}} < 2 ? undef : ($n * $sxy - $sx * $sy) / ($n * $sxx - $sx**2);
 }
 
 print_frame(scalar @order);
-printf "set xlabel %s\nset ylabel %s\n", quoted("$x (tokens)"), quoted("$y of a step" =~ tr/_/ /r);
+printf "set xlabel %s noenhanced\nset ylabel %s noenhanced\n", quoted("$x (tokens)"), quoted("$y of a step" =~ tr/_/ /r);
 print "set logscale xy\nset format xy '10^{%L}'\nset termoption enhanced\n";
 my @plots;
 for my $i (0 .. $#order) {

@@ -25,7 +25,6 @@ fail('tables with and without the column checkpoint do not go into one picture')
 $x = column_of_all(qw(memory step to context)) if $x eq '';
 $y = column_of_all(qw(perplexity gain)) if $y eq '';
 
-my $number = qr/^[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$/;
 my $model = $has{checkpoint} ? 'checkpoint' : 'network';
 my %label = (
     segment => 'segment (tokens)',
@@ -37,20 +36,6 @@ my %label = (
     to => 'place behind the reset of the memory (tokens)',
     gain => 'gain of one step more (a part of the perplexity)',
 );
-
-# The rows that can be drawn.
-sub drawn_rows {
-    my ($file) = @_;
-    my @rows = rows_of($file, $x, $y);
-    my @drawn = grep { $_->{$x} =~ $number && $_->{$y} =~ $number } @rows;
-    # Networks of one name in two tables are not the same.
-    for (@drawn) { $_->{data} //= $file if @files > 1 }
-    my $left_out = @rows - @drawn;
-    fail("$file: no row has numbers in the columns $x and $y") if !@drawn;
-    note("$file: left out $left_out row", $left_out == 1 ? '' : 's', " without a number in $x or $y")
-        if $left_out;
-    return @drawn;
-}
 
 # Short names of the values of a column: paths without the "best" that all of them may end in.
 sub names_of {
@@ -66,7 +51,13 @@ sub names_of {
     return \%name;
 }
 
-my @rows = map { drawn_rows($_) } @files;
+my @rows;
+for my $file (@files) {
+    my @drawn = drawn_rows($file, $x, $y, 'number', rows_of($file, $x, $y));
+    # Networks of one name in two tables are not the same.
+    for (@drawn) { $_->{data} //= $file if @files > 1 }
+    push @rows, @drawn;
+}
 # Along a line only X changes; the memory does, too, where the context is X.
 my @lengths = grep { $_ ne $x } $x =~ /^context/ ? 'segment' : qw(segment memory compressed_memory);
 my (%lines, @order);
