@@ -139,17 +139,20 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
   }
 }
 
-Json settings_of(const net::ModelFile& file) {
-  Json settings = net::network_to_json(file.network);
-  settings.update(file.training);
+Settings settings_of(const net::ModelFile& file) {
+  Settings settings;
+  for (const Json& part : {net::network_to_json(file.network), file.training}) {
+    for (const auto& [key, value] : part.items()) settings.emplace(key, value);
+  }
   return settings;
 }
 
-Json changed_settings(const Json& saved, const Json& now) {
+Json changed_settings(const Settings& saved, const Settings& now) {
   Json changes = Json::object();
-  for (const auto& [key, value] : saved.items()) {
-    if (now.contains(key) && now[key] != value) {
-      changes[key] = {{"before", value}, {"after", now[key]}};
+  for (const auto& [key, before] : saved) {
+    const auto after = now.find(key);
+    if (after != now.end() && after->second != before) {
+      changes[key] = {{"before", before}, {"after", after->second}};
     }
   }
   return changes;

@@ -257,15 +257,16 @@ static std::string event_of(const JsonObject& record, double began) {
 }
 
 // Returns true if the settings have all changes of a "resume" record.
-static bool has_changes(const Json& settings, const JsonObject& record) {
+static bool has_changes(const Settings& settings, const JsonObject& record) {
   for (const auto& [key, values] : record.at("changed").items()) {
-    if (!settings.contains(key) || settings[key] != values.value("after", Json())) return false;
+    const auto setting = settings.find(key);
+    if (setting == settings.end() || setting->second != values.value("after", Json())) return false;
   }
   return true;
 }
 
 RunLog::RunLog(const fs::path& path, std::int64_t step, std::int64_t validation_step,
-               double elapsed, std::int64_t divergences, const Json& settings)
+               double elapsed, std::int64_t divergences, const Settings& settings)
     : began_(system_seconds() - elapsed) {
   std::vector<std::string> lines = split(fs::exists(path) ? read_file(path) : "", '\n');
   lines.pop_back();  // empty, or an unfinished line

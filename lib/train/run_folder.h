@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -85,6 +86,10 @@ void retain(const std::filesystem::path& run, std::int64_t step, const Retention
 
 // The reports of a training run are RUN/log.jsonl, its event file and the progress line.
 
+// The keys of a checkpoint's network and training, with their values. This is not one Json, because
+// the destructor of a long object needs memory, and cannot fail.
+using Settings = std::map<std::string, Json>;
+
 // Writes RUN/log.jsonl: one JSON object per line, and only complete lines. Also writes the records'
 // scalars to a TensorBoard event file.
 class RunLog {
@@ -97,7 +102,7 @@ class RunLog {
   // step 0. The event file is written again from the remaining lines. `elapsed`, the seconds of
   // training so far, sets the clock of the event file.
   RunLog(const std::filesystem::path& path, std::int64_t step, std::int64_t validation_step,
-         double elapsed = 0, std::int64_t divergences = 0, const Json& settings = Json::object());
+         double elapsed = 0, std::int64_t divergences = 0, const Settings& settings = {});
 
   // Writes the complete line at once. If the disk is full, the file keeps its earlier length and
   // this throws SystemError.

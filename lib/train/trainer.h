@@ -84,10 +84,9 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
                            const DataIdentity& data, const DataIdentity& validation,
                            const std::vector<std::string>& named);
 
-// Returns the keys of the network and of the training with their values.
-Json settings_of(const net::ModelFile& file);
+Settings settings_of(const net::ModelFile& file);
 // Returns the keys that both settings have with different values, each with "before" and "after".
-Json changed_settings(const Json& saved, const Json& now);
+Json changed_settings(const Settings& saved, const Settings& now);
 
 // TrainingRun implements train(), step by step. Only trainer.cpp and trainer_start.cpp use it.
 
@@ -167,7 +166,7 @@ class TrainingRun {
   // it is the checkpoint that the run resumed from, if the number of rows has not changed. Empty:
   // there is none yet.
   std::filesystem::path newest_;
-  Json saved_settings_;  // of the last checkpoint that this run wrote, or resumed from
+  Settings saved_settings_;  // of the last checkpoint that this run wrote, or resumed from
 
   Stopwatch watch_;
   // agree() gives elapsed_ and stop_signal_ the same values in all processes, so all decide alike.
