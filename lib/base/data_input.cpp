@@ -276,7 +276,6 @@ std::string read_content(const std::string& path, Content expected, std::int64_t
   constexpr std::size_t kPiece = std::size_t{64} << 10;
   std::string content;
   for (;;) {
-    check_for_stop();
     const std::size_t before = content.size();
     content.resize(before + kPiece);
     content.resize(before + read_fully(input, content.data() + before, kPiece));

@@ -111,7 +111,7 @@ constexpr std::array kBinary = {
     Row{FileKind::kOther, 0, "II*\0"sv, "a TIFF picture"},
     Row{FileKind::kOther, 0, "MM\0*"sv, "a TIFF picture"},
     Row{FileKind::kOther, 0, "BM????\0\0\0\0"sv, "a BMP picture"},
-    Row{FileKind::kOther, 0, "MZ?\0?\0\0\0?\0?\0\xFF\xFF\0\0"sv, "a program"},
+    Row{FileKind::kOther, 0, "MZ?\0?\0?\0?\0?\0\xFF\xFF\0\0"sv, "a program"},
     Row{FileKind::kOther, 0, "\xCA\xFE\xBA\xBE"sv, "a program"},
     Row{FileKind::kOther, 0, "\0asm"sv, "a program"},
 };
@@ -148,9 +148,10 @@ Match match_binary(const Row& row, std::string_view head) {
     // of text, which is passed on at once.
     if (row.offset + i >= head.size()) return line_ended ? Match::kNo : Match::kCutOff;
     const char found = head[row.offset + i];
-    const bool digit =
-        row.pattern[i] == '#' && std::isxdigit(static_cast<unsigned char>(found)) != 0;
-    if (row.pattern[i] != '?' && row.pattern[i] != found && !digit) return Match::kNo;
+    const char wanted = row.pattern[i];
+    const bool matches = wanted == '#' ? std::isxdigit(static_cast<unsigned char>(found)) != 0
+                                       : wanted == '?' || wanted == found;
+    if (!matches) return Match::kNo;
     line_ended = line_ended || (row.pattern[i] == '?' && found == '\n');
   }
   return Match::kYes;

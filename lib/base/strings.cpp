@@ -316,7 +316,6 @@ std::string with_thousands(std::int64_t value) {
 }
 
 std::string human_perplexity(double perplexity) {
-  if (std::isnan(perplexity)) return "-";  // of no targets
   return perplexity < 999999.5 ? fmt::format("{:.2f}", perplexity)
                                : fmt::format("{:.3e}", perplexity);
 }

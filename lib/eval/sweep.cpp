@@ -73,6 +73,11 @@ std::size_t rows_of(const SweepOptions& options, const std::vector<Checkpoint>& 
   return subjects * options.data.size();
 }
 
+// Returns the last word of a progress line.
+std::string perplexity_text(const Evaluation& result) {
+  return result.targets == 0 ? "no targets" : "perplexity " + human_perplexity(result.perplexity());
+}
+
 // Returns the result of run(options) for one row of the table. Shows progress, and writes the file
 // of --per-token. run() itself adds the options that depend on the model.
 template <typename Run>
@@ -93,7 +98,7 @@ Evaluation observe(const std::string& title, const DataSet& data, const SweepOpt
   of_row.progress = [&progress](std::int64_t done) { progress.update(done); };
   Evaluation result = run(of_row);
   if (losses) losses->commit();
-  progress.finish("perplexity " + human_perplexity(result.perplexity()));
+  progress.finish(perplexity_text(result));
   return result;
 }
 
@@ -249,7 +254,7 @@ Json run_one_pass(const SweepOptions& options, const std::vector<Checkpoint>& ch
         return score_units(model, checkpoint.name, checkpoint.model.vocabulary,
                            options.data.front(), unit_options, sink);
       });
-  progress.finish("perplexity " + human_perplexity(scores.evaluation.perplexity()));
+  progress.finish(perplexity_text(scores.evaluation));
   return report_row({checkpoint.name, model.network(), unit_options.lengths,
                      model.parameter_count(), options.precision},
                     scores.data, scores.evaluation);

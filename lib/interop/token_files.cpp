@@ -52,13 +52,19 @@ struct MegatronFiles {
 std::vector<std::string> without_second_names(std::vector<std::string> files, Format format) {
   if (format != Format::kMegatron) return files;
   namespace fs = std::filesystem;
+  // A name with the one spelling of its folder. The file itself may be a link into a store.
+  const auto spelled = [](const fs::path& name) {
+    std::error_code error;
+    const fs::path folder = fs::weakly_canonical(fs::absolute(name).parent_path(), error);
+    return (error ? name.parent_path() : folder) / name.filename();
+  };
   std::set<fs::path> named;
   for (const fs::path name : files) {
-    if (name.extension() == ".bin") named.insert(fs::weakly_canonical(name));
+    if (name.extension() == ".bin") named.insert(spelled(name));
   }
   const auto second = [&](const fs::path& name) {
     return name.extension() == ".idx" &&
-           named.count(fs::weakly_canonical(MegatronFiles(name.string()).data)) > 0;
+           named.count(spelled(MegatronFiles(name.string()).data)) > 0;
   };
   files.erase(std::remove_if(files.begin(), files.end(), second), files.end());
   return files;

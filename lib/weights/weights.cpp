@@ -163,13 +163,17 @@ static TensorFile read_checked(const std::filesystem::path& folder) {
 
 TensorFile read_weights(const std::filesystem::path& folder) {
   const auto state = [file = folder / "state.json"] {
-    return std::filesystem::exists(file) ? ql::read_file(file) : std::string();
+    try {
+      return ql::read_file(file);
+    } catch (const Error&) {
+      return std::string();
+    }
   };
   for (;;) {
     const std::string before = state();
     try {
       return read_checked(folder);
-    } catch (const FormatError&) {
+    } catch (const Error&) {
       // A training run may have replaced the checkpoint between the reading of two files.
       if (state() == before) throw;
     }

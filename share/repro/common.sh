@@ -155,13 +155,11 @@ train() {
   local run=$runs/$1 preset=$ql/presets/$2.json set=("${@:3}" "${settings[@]}") arguments=() setting made_of found
   made_of="preset $2, ${set[*]} ${device[*]}, data"
   made_of+=$(sed -n 's/.*"data_hash": *"\(.*\)".*/ \1/p' "$data/manifest.json")
-  if [ -e "$run/finished" ]; then
-    # An empty mark does not record what was trained.
-    found=$(cat "$run/finished")
-    [ "${found:-$made_of}" = "$made_of" ] ||
-      fail "$output/$run: expected '$made_of', found '$found'; give another --output, or remove this folder"
-    return 0
-  fi
+  # A folder without this file does not record what was trained.
+  found=$(cat "$run/made-of" 2>/dev/null || echo "$made_of")
+  [ "$found" = "$made_of" ] ||
+    fail "$output/$run: expected '$made_of', found '$found'; give another --output, or remove this folder"
+  [ ! -e "$run/finished" ] || return 0
   if [ -n "$tokens" ]; then
     set+=("steps=$((tokens / ($(value batch "$preset" "${set[@]}") * $(value segment "$preset" "${set[@]}")) + 1))")
   elif [ -n "$minutes" ]; then
@@ -169,9 +167,11 @@ train() {
   fi
   for setting in "${set[@]}"; do arguments+=(--set "$setting"); done
   say "training $run"
+  mkdir -p "$run"
+  echo "$made_of" >"$run/made-of"
   qltrain --quiet --data "$data" --valid data/valid -m "$preset" -o "$run" --resume \
     --set checkpoint_minutes=2 "${arguments[@]}" "${device[@]}" >&2
-  echo "$made_of" >"$run/finished"
+  touch "$run/finished"
 }
 
 # column NAME: the value in the second line of a table with a header line.
@@ -218,7 +218,7 @@ paper() {
 label() {
   local length
   for length in "$@"; do
-    if [ "$length" = - ]; then printf '/-'; else printf '/%02d' $((10#$length)); fi
+    if [ "$length" = - ]; then printf '/-'; else printf '/%02d' $((10#${length:-0})); fi
   done | cut -c 2-
 }
 

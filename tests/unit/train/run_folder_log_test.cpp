@@ -71,9 +71,10 @@ TEST_CASE("RunLog: a change of settings stays in the log if it led to a checkpoi
                        step, steps) +
            "\n";
   };
-  test::spill(scratch / "log.jsonl", record(10, 30) + record(20, 40) + record(20, 50));
+  test::spill(scratch / "log.jsonl",
+              record(10, 30) + record(20, 35) + record(20, 40) + record(20, 50));
   { RunLog log(scratch / "log.jsonl", 20, 20, 0, 0, {{"batch", 8}, {"steps", 40}}); }
-  CHECK(test::slurp(scratch / "log.jsonl") == record(10, 30) + record(20, 40));
+  CHECK(test::slurp(scratch / "log.jsonl") == record(10, 30) + record(20, 35) + record(20, 40));
   { RunLog log(scratch / "log.jsonl", 20, 20); }
   CHECK(test::slurp(scratch / "log.jsonl") == record(10, 30));
 }
