@@ -25,8 +25,7 @@ struct Row {
   std::size_t offset;  // offset of the pattern in the file
   // In the table kBinary, '?' matches any byte and '#' a hexadecimal digit. In kTexts, a space
   // matches any whitespace or none, a letter matches its upper and lower case, '*' matches
-  // everything up to a quotation mark, and
-  // '>' matches '>' or whitespace.
+  // everything up to a quotation mark, and '>' matches '>' or whitespace.
   std::string_view pattern;
   const char* name;
   const char* command = "";  // writes the content to a pipe; FILE may be "-" unless wants_file

@@ -107,7 +107,8 @@ bool is_tiktoken(const Lines& lines, std::optional<TokenType> type) {
   return padded || (ascends && type != TokenType::kWord);
 }
 
-// YAML writes some code points below U+0100 as \xHH, which JSON spells \u00HH.
+// Returns a quoted string of YAML as JSON: YAML writes some code points below U+0100 as \xHH, which
+// JSON spells \u00HH.
 std::string with_json_escapes(std::string_view text) {
   std::string json;
   for (std::size_t i = 0; i < text.size(); ++i) {
