@@ -120,8 +120,7 @@ std::int64_t count_tokens(const std::vector<std::string>& files, const ImportRul
         // Megatron itself uses wider ids if the vocabulary exceeds u16.
         log_warning(
             "{}: ids of {} bits cannot name all {} entries of the vocabulary; were the ids made "
-            "with "
-            "this vocabulary?",
+            "with this vocabulary?",
             pair.index, 8 * index.type().bytes, rules.vocabulary.size);
       }
       for (std::int64_t more = 0; index.next_document(more);) tokens += more;
