@@ -35,15 +35,24 @@ std::vector<Option> size_options();
 // be built, FormatError for a damaged checkpoint or preset. Does not check the lengths.
 Request make_request(const Options& options);
 
+// Holds the candidate networks of one architecture; a search of qlctx plan has several such
+// families.
+struct Family {
+  std::string name;
+  std::vector<net::Network> networks;
+};
+using Search = std::vector<Family>;
+
+// Returns what the command line of qlctx plan asks about. Throws errors as make_request() does.
+Search make_search(const Options& options);
+
 // Returns, for each combination of lengths, the context length at each position of a segment,
 // measured (nn/measure.h) with the checkpoint's weights or with random weights. Runs qlctx-measure,
 // which must be in libexec (installed.h) and writes its messages to standard error. Throws Error
 // when that program is missing or fails, Interrupted when it was stopped.
 std::vector<std::vector<std::int64_t>> measure(const Request& request);
 
-// Makes the output of qlctx: a row for every combination of lengths, or for every plan of qlctx
-// plan.
-
+// A row of the table is a combination of lengths or, from qlctx plan, a plan.
 struct Row {
   net::Network network;
   bool has_sizes = false;  // d_model etc. are known: costs are printed
@@ -72,10 +81,9 @@ std::string render(const std::vector<Row>& rows, const Options& options);
 // also have the class "in". Throws Error for a network that is too large for a drawing.
 std::string draw_svg(const Row& row, std::int64_t position);
 
-// qlctx plan makes plans: networks with lengths that reach a given context, the cheapest first.
-
-// Returns the plans in the format that --format names. Throws errors as make_request() does, and
-// Error when no geometry reaches the context.
+// Finds plans, networks with lengths that reach a given context, the cheapest first. Returns them
+// in the format that --format names. Throws errors as make_request() does, and Error when no
+// geometry reaches the context.
 std::string plan(const Options& options);
 
 }  // namespace ql::ctx

@@ -1,0 +1,275 @@
+// Reads the options of qlctx that describe networks and lengths, also those of qlctx plan.
+
+#include "qlctx_report.h"
+
+#include <filesystem>
+
+#include "base/log.h"
+#include "base/tool.h"
+#include "installed.h"
+#include "net/model_file.h"
+#include "net/plan.h"
+
+namespace ql::ctx {
+
+namespace {
+
+// If the command line gives any size, it must give all of these.
+const std::vector<std::string> kNeededSizes{"d-model", "n-head", "d-head", "d-inner"};
+
+std::vector<std::int64_t> scales_from_options(const Options& options,
+                                              net::Architecture architecture) {
+  if (options.given("layers")) {
+    if (options.given("scales")) {
+      throw UsageError("--layers", "given together with --scales", "leave one of them out");
+    }
+    if (net::has_scales(architecture)) {
+      throw UsageError(
+          "--layers",
+          fmt::format("--arch {} divides its layers into scales", net::to_short_text(architecture)),
+          "use --scales and --output-layers");
+    }
+    return {options.integer("layers")};
+  }
+  if (options.given("scales")) return options.integers("scales");
+  return net::has_scales(architecture) ? std::vector<std::int64_t>{3, 3}
+                                       : std::vector<std::int64_t>{8};
+}
+
+// Puts the sizes of size_options() into `network`. Returns false when none of these options was
+// given. Otherwise throws UsageError when an option of kNeededSizes is missing.
+bool read_sizes(const Options& options, net::Network& network) {
+  const std::vector<Option> sizes = size_options();
+  if (std::none_of(sizes.begin(), sizes.end(),
+                   [&](const Option& size) { return options.given(size.name); })) {
+    return false;
+  }
+  for (const std::string& name : kNeededSizes) {
+    if (!options.given(name)) {
+      throw UsageError("--" + name, "is missing",
+                       "give --d-model, --n-head, --d-head and --d-inner together, to count "
+                       "parameters and operations");
+    }
+  }
+  network.d_model = options.integer("d-model");
+  network.n_head = options.integer("n-head");
+  network.d_head = options.integer("d-head");
+  network.d_inner = options.integer("d-inner");
+  if (options.given("vocab-size")) network.vocab_size = options.integer("vocab-size");
+  network.untie_r = options.flag("untie-r");
+  if (options.flag("convolution")) network.pool = net::Pool::kConvolution;
+  return true;
+}
+
+// Throws UsageError for --convolution without the architecture that it belongs to.
+void check_convolution(const Options& options, bool compressive) {
+  if (options.flag("convolution") && !compressive) {
+    throw UsageError("--convolution", "applies to --arch compressive only",
+                     "give --arch compressive, or leave --convolution out");
+  }
+}
+
+// Throws UsageError when an option of `names` or size_options() was given, because --`source` names
+// a file with the same information. --vocab-size is allowed with --preset.
+void refuse_beside_file(const Options& options, const std::string& source,
+                        const std::vector<std::string>& names) {
+  std::vector<std::string> surplus = names;
+  for (const Option& size : size_options()) {
+    if (source != "preset" || size.name != "vocab-size") surplus.push_back(size.name);
+  }
+  options.refuse(surplus, "--{}", "given together with --" + source,
+                 "the file describes the network: leave one of them out");
+}
+
+Request request_from_arch(const Options& options) {
+  Request request;
+  net::Network& network = request.network;
+  network.architecture = value_named<net::Architecture>(options.text("arch"), "--arch");
+  network.scales = scales_from_options(options, network.architecture);
+  if (options.given("output-layers")) {
+    network.output_layers = options.integer("output-layers");
+  } else {
+    network.output_layers = net::has_scales(network.architecture) ? 2 : 0;
+  }
+  network.rate = options.integer("rate");
+  network.check_layers();
+  request.has_sizes = read_sizes(options, network);
+  if (request.has_sizes) {
+    check_convolution(options, network.architecture == net::Architecture::kCompressive);
+    network.check();
+  }
+  if (!options.given("segment")) {
+    throw UsageError("--segment", "is missing", "give one or more lengths, as in --segment 4,8");
+  }
+  return request;
+}
+
+// Returns the network of --preset. Its vocabulary size may come from --vocab-size.
+net::Network network_of_preset(const Options& options) {
+  net::Network network = net::read_preset(preset_file(options.text("preset")), {}, {}).network;
+  if (options.given("vocab-size")) {
+    if (network.cutoffs_from_data) {
+      throw UsageError("--vocab-size",
+                       "the preset takes its cutoffs from the training data, so the softmax cannot "
+                       "be counted",
+                       "leave it out, or give the preset's cutoffs as numbers");
+    }
+    network.vocab_size = options.integer("vocab-size");
+    network.check();
+  }
+  return network;
+}
+
+Request request_from_file(const Options& options, const std::string& source) {
+  refuse_beside_file(options, source, {"arch", "scales", "layers", "output-layers", "rate"});
+  Request request;
+  request.has_sizes = true;
+  if (source == "model") {
+    namespace fs = std::filesystem;
+    fs::path folder = options.text("model");
+    if (!fs::is_directory(folder)) folder = folder.parent_path();
+    request.checkpoint = folder.empty() ? "." : folder.string();
+  }
+  request.network = source == "model" ? net::read_model_file(options.text("model")).network
+                                      : network_of_preset(options);
+  return request;
+}
+
+std::vector<std::int64_t> lengths_of(const Options& options, const std::string& name,
+                                     std::int64_t fallback) {
+  return options.given(name) ? options.integers(name) : std::vector<std::int64_t>{fallback};
+}
+
+}  // namespace
+
+std::vector<Option> size_options() {
+  return {
+      make_integer("d-model",
+                   "Width of a state. Parameters and operations are counted if this option and the "
+                   "next three are given."),
+      make_integer("n-head", "Attention heads of a layer."),
+      make_integer("d-head", "Width of a head."),
+      make_integer("d-inner", "Inner width of the feed-forward layers."),
+      make_integer("vocab-size",
+                   "Number of entries in the vocabulary, also for a preset. While it is unknown, "
+                   "embedding and softmax are not counted."),
+      make_flag("untie-r", "Count the biases u and v for every layer, as with the key untie_r."),
+      make_flag("convolution", "Count the learned convolution of a Compressive Transformer.")};
+}
+
+std::vector<Option> request_options() {
+  const std::vector<Option> network{
+      without_default(make_choice("arch", "NAME", "Architecture of the network.", kArchitectures)),
+      with_letter('m', make_option("model", OptionType::kFile, "CHECKPOINT",
+                                   "Take the network and its training lengths from this checkpoint "
+                                   "folder or its model.json.")),
+      offering(preset_names, make_option("preset", OptionType::kFile, "PRESET",
+                                         "Take the network and its training lengths from this "
+                                         "preset: a file, or the name of an installed one.")),
+      make_integers("segment", "N,...",
+                    "Segment lengths n_s in tokens. With --model or --preset the default is the "
+                    "training length."),
+      make_integers("memory", "N,...",
+                    "Memory lengths n_m in states of scale 1. With --model or --preset the default "
+                    "is the training length, otherwise 0."),
+      make_integers("compressed-memory", "N,...",
+                    "Lengths n_cm of the Compressive Transformer's compressed memory in states. "
+                    "The default is as for --memory."),
+      make_integers("scales", "N,...",
+                    "Number of layers of every scale, the finest scale first. The defaults are "
+                    "those of the paper: 3,3 for ql and multiscale, 8 for the others."),
+      make_integer("layers",
+                   "Number of layers of an architecture with one scale, the same as --scales N."),
+      make_integer("output-layers",
+                   "Number of layers that read the average of all scales. The defaults are those "
+                   "of the paper: 2 for ql and multiscale, none for the others."),
+      make_option("rate", OptionType::kInteger, "C",
+                  "Compression rate: this many states are compressed into one.", "2")};
+  return joined(network, size_options());
+}
+
+Request make_request(const Options& options) {
+  const bool model = options.given("model"), preset = options.given("preset");
+  if (model && preset) {
+    throw UsageError("--preset", "given together with --model", "leave one of them out");
+  }
+  if (!model && !preset && !options.given("arch")) {
+    throw UsageError("", "no network is given", "give --arch, --model or --preset");
+  }
+  Request request = model    ? request_from_file(options, "model")
+                    : preset ? request_from_file(options, "preset")
+                             : request_from_arch(options);
+  const net::Lengths& own = request.network.lengths;
+  for (const std::int64_t segment : lengths_of(options, "segment", own.segment)) {
+    for (const std::int64_t memory : lengths_of(options, "memory", own.memory)) {
+      for (const std::int64_t compressed :
+           lengths_of(options, "compressed-memory", own.compressed_memory)) {
+        request.lengths.push_back({segment, memory, compressed});
+      }
+    }
+  }
+  return request;
+}
+
+namespace {
+
+// Returns the sizes of the paper's SimpleBooks-2 networks (appendix E, table 4).
+net::Network paper_sizes() {
+  net::Network network;
+  network.vocab_size = 11492;
+  network.d_model = 256;
+  network.n_head = 4;
+  network.d_head = 64;
+  network.d_inner = 1024;
+  return network;
+}
+
+// A trained network is not changed: the search varies only its lengths.
+Search search_of_model(const Options& options) {
+  refuse_beside_file(options, "model", {"preset", "arch", "layers", "rate"});
+  const net::Network network = net::read_model_file(options.text("model")).network;
+  return {{net::to_short_text(network.architecture), {network}}};
+}
+
+Search search_of_family(const Options& options) {
+  net::Network network;
+  std::int64_t layers = options.integer("layers");
+  if (options.given("preset")) {
+    refuse_beside_file(options, "preset", {});
+    network = network_of_preset(options);
+    layers = options.given("layers") ? layers : network.layers();
+  } else if (!read_sizes(options, network)) {
+    log_info(
+        "parameters and operations are counted for the sizes of the paper's SimpleBooks-2 "
+        "networks; for yours give --preset, --model, or --d-model and the other sizes");
+    network = paper_sizes();
+  }
+  if (!network.scale_widths.empty()) {
+    log_info(
+        "with scale_widths [{}], networks of several scales are searched only if their number of "
+        "scales is {}",
+        fmt::join(network.scale_widths, ", "), network.scale_widths.size());
+  }
+  std::vector<std::string> names = options.texts("arch");
+  if (names.empty()) names = kArchitectures;
+  Search search;
+  bool compressive = false;
+  for (const std::string& name : kArchitectures) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      const auto architecture = value_named<net::Architecture>(name, "--arch");
+      compressive = compressive || architecture == net::Architecture::kCompressive;
+      search.push_back({name, net::divisions_of_layers(network, architecture, layers,
+                                                       options.integers("rate"))});
+    }
+  }
+  check_convolution(options, compressive);
+  return search;
+}
+
+}  // namespace
+
+Search make_search(const Options& options) {
+  return options.given("model") ? search_of_model(options) : search_of_family(options);
+}
+
+}  // namespace ql::ctx
