@@ -271,32 +271,38 @@ RunLog::RunLog(const fs::path& path, std::int64_t step, std::int64_t validation_
     : began_(system_seconds() - elapsed) {
   std::vector<std::string> lines = split(fs::exists(path) ? read_file(path) : "", '\n');
   lines.pop_back();  // empty, or an unfinished line
-  std::vector<Json> records;
-  const auto record_of = [&](std::size_t i) {
-    return JsonObject(records[i], fmt::format("{}: line {}", path.string(), i + 1));
-  };
-  std::size_t settled = 0;  // the changes of "resume" records before this one are in the checkpoint
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    records.push_back(parse_json(lines[i], fmt::format("{}: line {}", path.string(), i + 1)));
-    const JsonObject record = record_of(i);
-    const bool at_step = record.text("kind") == "resume" && record.integer("step") == step;
-    if (at_step && has_changes(settings, record)) settled = i + 1;
-  }
   std::string kept, events;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const JsonObject record = record_of(i);
-    const std::string kind = record.text("kind");
-    const std::int64_t at = record.integer("step");
-    // A rollback makes the step smaller, so divergences are compared by their number, which only
-    // grows.
-    const bool known = kind == "divergence"   ? record.integer("number") <= divergences
-                       : kind == "resume"     ? at < step || (at == step && i < settled)
-                       : kind == "validation" ? at <= validation_step
-                                              : at <= step;
-    if (known) {
-      kept += lines[i] + '\n';
-      events += event_of(record, began_);
+  try {
+    std::vector<Json> records;
+    const auto record_of = [&](std::size_t i) {
+      return JsonObject(records[i], fmt::format("{}: line {}", path.string(), i + 1));
+    };
+    // The changes of "resume" records before this one are in the checkpoint.
+    std::size_t settled = 0;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      records.push_back(parse_json(lines[i], fmt::format("{}: line {}", path.string(), i + 1)));
+      const JsonObject record = record_of(i);
+      const bool at_step = record.text("kind") == "resume" && record.integer("step") == step;
+      if (at_step && has_changes(settings, record)) settled = i + 1;
     }
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const JsonObject record = record_of(i);
+      const std::string kind = record.text("kind");
+      const std::int64_t at = record.integer("step");
+      // A rollback makes the step smaller, so divergences are compared by their number, which only
+      // grows.
+      const bool known = kind == "divergence"   ? record.integer("number") <= divergences
+                         : kind == "resume"     ? at < step || (at == step && i < settled)
+                         : kind == "validation" ? at <= validation_step
+                                                : at <= step;
+      if (known) {
+        kept += lines[i] + '\n';
+        events += event_of(record, began_);
+      }
+    }
+  } catch (const FormatError& error) {
+    throw FormatError("", error.what(),
+                      "remove this line, or rename the file, and a new log begins");
   }
   write_file_atomically(path, kept);
   lines_.emplace(path);

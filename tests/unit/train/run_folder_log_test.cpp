@@ -94,7 +94,8 @@ TEST_CASE("RunLog: divergences that the checkpoint includes stay, whatever their
 TEST_CASE("RunLog: a file that is not a log is not overwritten") {
   const test::ScratchFolder scratch;
   test::spill(scratch / "log.jsonl", "my notes\n");
-  CHECK_THROWS_AS(RunLog(scratch / "log.jsonl", 3, 0), FormatError);
+  CHECK_THROWS_WITH_AS(RunLog(scratch / "log.jsonl", 3, 0),
+                       doctest::Contains("remove this line, or rename the file"), FormatError);
   CHECK(test::slurp(scratch / "log.jsonl") == "my notes\n");
 }
 
