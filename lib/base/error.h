@@ -1,5 +1,5 @@
-// Defines the errors that the library throws. The library never prints, exits or aborts. run_tool()
-// in base/tool.h turns an error into a message on stderr and an exit code.
+// Defines the errors that the library throws. The library does not print them. run_tool() in
+// base/tool.h turns an error into a message on stderr and an exit code.
 #pragma once
 
 #include <fmt/format.h>
