@@ -81,7 +81,8 @@ static Command command() {
        make_option("log-probabilities", OptionType::kFile, "FILE",
                    "Write a table of all generated tokens: prompt, sample, position, id, and the "
                    "natural logarithm of the network's probability of the token."),
-       threads_option("Without linear attention, the tokens are the same for every N."),
+       threads_option(
+           "Without linear attention and pool most-used, the tokens are the same for every N."),
        make_option("device", OptionType::kText, "DEVICE",
                    "Device that computes: cpu, cuda (the first GPU) or cuda:N.", "cpu"),
        make_choice("precision", "PRECISION",

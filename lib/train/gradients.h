@@ -27,7 +27,7 @@ namespace ql::train {
 //
 // The results of a step depend on the slices and passes. With several slices, they do not depend on
 // the number of threads. A single slice uses all threads for its matrix products, so its results
-// depend on their number.
+// may depend on their number.
 
 using machine::RowRange;
 
