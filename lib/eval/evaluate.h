@@ -113,7 +113,8 @@ struct EvaluationOptions {
   // 0: the stream is evaluated layer by layer. A positive number: it is evaluated step by step, in
   // at most this many parts (columns) that are read in parallel.
   std::int64_t batch = 0;
-  // Number of tokens that go through a layer at once; 0: the available memory decides.
+  // Number of tokens that go through a layer at once; 0: automatic_segments() decides
+  // (eval/stream_columns.h). An evaluation step by step (`batch` > 0) ignores this option.
   std::int64_t chunk = 0;
   std::int64_t stride = 0;  // targets that a window scores, see above; 0: no sliding windows
   // After every run of this many tokens, memory is emptied and a new segment begins; 0: never. An

@@ -61,7 +61,8 @@ class Generator {
   // if a signal requests a stop.
   void put(const shard::TokenId* ids, std::size_t count);
   std::int64_t prompt_tokens() const { return position_; }
-  // Ends the prompt, which must not be empty, and generates its samples. Throws Interrupted.
+  // Ends the prompt, which must not be empty, and generates its samples. Throws Interrupted, and
+  // Error if the network's output is not finite.
   void generate(const Sink& sink, const Pause& pause);
   const std::string& name() const { return name_; }
 

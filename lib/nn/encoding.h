@@ -15,7 +15,7 @@ namespace ql::nn {
 // does not depend on weights or tokens; training may drop elements of the table. position_scores()
 // turns the table of a window into a vector for each distance and head. kernels/attention.h, which
 // does not depend on the encoding, adds the products of queries with these vectors to the content
-// scores. An encoding may give a score in the place of each vector; attention adds it as it is.
+// scores. It also takes a score in the place of each vector, which no encoding gives so far.
 
 // Returns `embedded`, the embeddings [batch, length, d_model] of tokens, plus what the encoding
 // adds to them. The first of these tokens is at index `place` of its segment.
@@ -28,8 +28,8 @@ at::Tensor position_table(const net::Network& network, std::int64_t length,
                           const at::TensorOptions& options);
 
 // Returns the `positions` of kernels::AttentionInput: for every distance and head a vector,
-// [window, n_head, d_head], or a score, [window, n_head]. `table` is the position_table() of the
-// window. The result is undefined if the encoding does not use distances.
+// [window, n_head, d_head]. `table` is the position_table() of the window. The result is undefined
+// if the encoding does not use distances.
 at::Tensor position_scores(const net::Network& network, const AttentionParameters& parameters,
                            const at::Tensor& table);
 

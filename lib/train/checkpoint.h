@@ -54,10 +54,10 @@ enum class Rows { kSame, kOther };
 TrainingState read_checkpoint(const std::filesystem::path& folder, TrainedNetwork& trained,
                               Rows rows = Rows::kSame);
 
-// Returns the newest complete checkpoint of `run`, from which a stopped training run continues;
-// empty if `run` has no checkpoint at all. Skips damaged ones and logs a warning for each, with the
-// number of lost steps if it is known. Throws FormatError if all are damaged, and the errors of
-// damage().
+// Returns the checkpoint of `run` from which a stopped training run continues: RUN/last if it is
+// complete, otherwise the newest complete one of the others; empty if `run` has no checkpoint at
+// all. Skips damaged ones and logs a warning for each, with the number of lost steps if it is
+// known. Throws FormatError if all are damaged, and the errors of damage().
 std::filesystem::path find_resume_point(const std::filesystem::path& run);
 
 }  // namespace ql::train

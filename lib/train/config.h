@@ -172,7 +172,8 @@ Json training_to_json(const TrainingConfig& config);
 double training_progress(const TrainingConfig& config, std::int64_t step, double elapsed);
 
 // Returns the learning rate of the next step after `step` finished steps. `progress` comes from
-// training_progress(). The schedule inverse-square-root ignores `progress`.
+// training_progress(). The factor of inverse-square-root ignores `progress`, but a warm-up below 1
+// follows it.
 double learning_rate(const TrainingConfig& config, std::int64_t step, double progress);
 
 // Returns the seconds until the training run ends or, if `stop_at` is not 0, stops after step
@@ -182,8 +183,8 @@ double learning_rate(const TrainingConfig& config, std::int64_t step, double pro
 double seconds_left(const TrainingConfig& config, std::int64_t step, std::int64_t stop_at,
                     double elapsed, double step_seconds, double validation_seconds);
 
-// Returns 0 if the warm-up ends before the last step. Otherwise returns the highest learning rate
-// of the run, computed as if there were no budget in minutes.
+// Returns 0 if the warm-up ends before the last step. Otherwise returns the highest of 1,001
+// learning rates of the run, computed as if there were no budget in minutes.
 double highest_rate_in_warm_up(const TrainingConfig& config);
 
 }  // namespace ql::train

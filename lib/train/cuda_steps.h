@@ -20,7 +20,8 @@ class CudaSteps {
   CudaSteps(const c10::Device& device, bool graph);
   CudaSteps(CudaSteps&&) = delete;
 
-  // These are the functions of a step. They must enqueue the same operations in every step.
+  // These are the functions of a step. With `graph`, they must enqueue the same operations in every
+  // step.
   using Parts = std::vector<std::function<void()>>;
 
   // First runs `upload`, which enqueues copies from pinned memory. Then runs or replays all parts,

@@ -22,9 +22,9 @@ namespace ql::train {
 // know which updates were skipped. Therefore the device counts the updates, without skipped ones.
 class DeviceAdam {
  public:
-  // `parameters` are shared with the model. Throws std::invalid_argument unless all have the same
-  // floating-point type and device. Moves their data into one tensor, which the model and other
-  // holders of the parameters then share. Moments start as zeros.
+  // `parameters` are shared with the model. Throws std::invalid_argument if there are none, or
+  // unless all have the same floating-point type and device. Moves their data into one tensor,
+  // which the model and other holders of the parameters then share. Moments start as zeros.
   DeviceAdam(const std::vector<nn::NamedTensor>& parameters, const AdamOptions& options);
 
   // Returns one tensor with the gradients of all parameters, one after another. Zeros fill the

@@ -26,8 +26,8 @@ namespace ql::train {
 // steps).
 //
 // The results of a step depend on the slices and passes. With several slices, they do not depend on
-// the number of threads. A single slice uses all threads for its matrix products, so its results
-// may depend on their number.
+// the number of threads. The operations of a single slice use all threads, so its results may
+// depend on their number.
 
 using machine::RowRange;
 

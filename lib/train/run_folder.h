@@ -98,9 +98,10 @@ class RunLog {
   // newer than the checkpoint from which a resume or rollback continues. These are "train" records
   // after `step`, "validation" records after `validation_step`, "divergence" records after the
   // first `divergences`, and "resume" records after `step`. A "resume" record of `step` is newer
-  // than the checkpoint if `settings`, the checkpoint's settings, lack its changes. A new run has
-  // step 0. The event file is written again from the remaining lines. `elapsed`, the seconds of
-  // training so far, sets the clock of the event file.
+  // than the checkpoint if `settings`, the checkpoint's settings, lack its changes and those of all
+  // later records of this kind and step. A new run has step 0. The event file is written again from
+  // the remaining lines. `elapsed`, the seconds of training so far, sets the clock of the event
+  // file.
   RunLog(const std::filesystem::path& path, std::int64_t step, std::int64_t validation_step,
          double elapsed = 0, std::int64_t divergences = 0, const Settings& settings = {});
 

@@ -45,7 +45,8 @@ class Streams {
   // result is at the same fraction of the same epoch, rounded down to a segment. If the batch
   // changes in the middle of an epoch, the first half of each old part and the second half of each
   // new part are read. So about a quarter of the data is read twice, and a quarter is not read. The
-  // caller starts with empty memories, because the old memories are of other text.
+  // caller starts with empty memories, because the old memories are of other text. Throws
+  // FormatError if the data is too short for `batch` parts.
   std::int64_t cursor_from(std::int64_t batch, std::int64_t cursor) const;
 
   std::int64_t epoch(std::int64_t step) const { return (step + ahead_of_step_) / steps_per_epoch_; }

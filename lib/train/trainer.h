@@ -108,8 +108,8 @@ class TrainingRun {
   // Locks the run's folder before it reads anything there.
   TrainingRun(const TrainingTask& task, shard::MultiReader& data, shard::MultiReader& validation);
 
-  // With kResume, restores the newest complete checkpoint (train/checkpoint.h). Without kResume or
-  // without a checkpoint, starts with new weights or those of task.init.
+  // With kResume, restores the checkpoint of find_resume_point() (train/checkpoint.h). Without
+  // kResume or without a checkpoint, starts with new weights or those of task.init.
   void start();
   // Logs the first lines: network, lengths, data, schedule, memory.
   void announce() const;

@@ -32,8 +32,8 @@ struct TensorFile {
 TensorFile read_safetensors(const std::filesystem::path& path);
 
 // Writes durably and atomically (base/atomic_file.h). Tensors are written in the given order; they
-// may be on any device and have any strides. Throws Error if a name occurs twice or a dtype is not
-// listed above.
+// may be on any device and have any strides. Throws Error if a name occurs twice or is
+// "__metadata__", or if a dtype is not listed above.
 void write_safetensors(const std::filesystem::path& path,
                        const std::vector<nn::NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata);
