@@ -252,17 +252,18 @@ Search search_of_family(const Options& options) {
   }
   std::vector<std::string> names = options.texts("arch");
   if (names.empty()) names = kArchitectures;
+  const auto named = [&names](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  check_convolution(options, named(net::to_short_text(net::Architecture::kCompressive)));
   Search search;
-  bool compressive = false;
   for (const std::string& name : kArchitectures) {
-    if (std::find(names.begin(), names.end(), name) != names.end()) {
-      const auto architecture = value_named<net::Architecture>(name, "--arch");
-      compressive = compressive || architecture == net::Architecture::kCompressive;
-      search.push_back({name, net::divisions_of_layers(network, architecture, layers,
-                                                       options.integers("rate"))});
+    if (named(name)) {
+      search.push_back(
+          {name, net::divisions_of_layers(network, value_named<net::Architecture>(name, "--arch"),
+                                          layers, options.integers("rate"))});
     }
   }
-  check_convolution(options, compressive);
   return search;
 }
 
