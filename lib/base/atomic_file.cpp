@@ -56,6 +56,7 @@ namespace {
 // This suffix of a temporary name marks an old folder that was moved away to make room for a new
 // one.
 constexpr const char* kMovedAway = ".old";
+constexpr mode_t kPermissions = S_IRWXU | S_IRWXG | S_IRWXO;
 
 // Returns the folder that holds `path`, "." for a plain name.
 fs::path folder_of(const fs::path& path) {
@@ -163,9 +164,10 @@ TemporaryPath::TemporaryPath(const fs::path& final_path) {
   if (!S_ISDIR(status.st_mode)) throw SystemError(final_path.string(), "create", ENOTDIR);
   remove_leftovers(final_path);
 
-  // The path is absolute, so that it stays valid when the program changes its working directory.
+  // The path is absolute, so that it stays valid when the program changes its working directory,
+  // and without links, so that another spelling of the same name is recognized.
   fs::path claimed =
-      fs::absolute(folder) /
+      fs::canonical(folder) /
       fmt::format(".{}.{}.{}.tmp", final_path.filename().string(), this_machine(), getpid());
   const std::lock_guard<std::mutex> lock(claims().mutex);
   if (!claims().paths.insert(claimed).second) {
@@ -197,7 +199,10 @@ void TemporaryPath::release() noexcept {
 AtomicFile::AtomicFile(const fs::path& path, const std::string& device_advice)
     : path_(file_to_write(path, device_advice)),
       temporary_(path_),
-      descriptor_(temporary_.path, O_WRONLY | O_CREAT | O_EXCL, path_.string(), "create") {}
+      descriptor_(temporary_.path, O_WRONLY | O_CREAT | O_EXCL, path_.string(), "create") {
+  struct stat old = {};
+  if (::stat(path_.c_str(), &old) == 0) ::fchmod(descriptor_, old.st_mode & kPermissions);
+}
 
 void AtomicFile::write(const void* data, std::size_t size) {
   if (descriptor_ < 0) throw std::logic_error("AtomicFile::write after commit");
@@ -279,6 +284,11 @@ static fs::path folder_to_write(const fs::path& named) {
 AtomicFolder::AtomicFolder(const fs::path& path) : path_(folder_to_write(path)), temporary_(path_) {
   if (::mkdir(temporary_.path.c_str(), 0777) != 0) {
     throw SystemError(path_.string(), "create", errno);
+  }
+  struct stat old = {};
+  // Its owner must be able to fill it.
+  if (::stat(path_.c_str(), &old) == 0) {
+    ::chmod(temporary_.path.c_str(), (old.st_mode & kPermissions) | S_IRWXU);
   }
 }
 

@@ -69,6 +69,29 @@ TEST_CASE("AtomicFile: a committed file is there, alone, with ordinary permissio
   CHECK((fs::status(scratch / "a.txt").permissions() & fs::perms::mask) == fs::perms(0644));
 }
 
+TEST_CASE("AtomicFile, AtomicFolder: what is replaced hands its permissions on") {
+  const ScratchFolder scratch;
+  const auto permissions = [&scratch](const char* name) {
+    return fs::status(scratch / name).permissions() & fs::perms::mask;
+  };
+  for (const fs::perms mode : {fs::perms(0600), fs::perms(0400), fs::perms(0666)}) {
+    spill(scratch / "a.txt", "old");
+    fs::permissions(scratch / "a.txt", mode);
+    write_file_atomically(scratch / "a.txt", "new");
+    CHECK(permissions("a.txt") == mode);
+    fs::remove(scratch / "a.txt");
+  }
+  fs::create_directory(scratch / "folder");
+  for (const fs::perms mode : {fs::perms(0700), fs::perms(0777)}) {
+    fs::permissions(scratch / "folder", mode);
+    AtomicFolder folder(scratch / "folder");
+    spill(folder.temporary() / "a.txt", "new");
+    folder.commit(/*replace=*/true);
+    CHECK(permissions("folder") == mode);
+    CHECK(fs::exists(scratch / "folder" / "a.txt"));
+  }
+}
+
 TEST_CASE("AtomicFile: without commit nothing remains and the old file stays") {
   const ScratchFolder scratch;
   spill(scratch / "a.txt", "old");
@@ -159,6 +182,11 @@ TEST_CASE("TemporaryPath: one name has one writer in a process") {
   const ScratchFolder scratch;
   AtomicFile first(scratch / "a.txt");
   CHECK_THROWS_AS(AtomicFile(scratch / "a.txt"), Error);
+  // Other spellings of this name.
+  fs::create_directory_symlink(".", scratch / "link");
+  for (const char* folder : {".", "link", "link/../link"}) {
+    CHECK_THROWS_AS(AtomicFile(scratch / folder / "a.txt"), Error);
+  }
   const AtomicFile other(scratch / "b.txt");
   first.write("1");
   first.commit();
