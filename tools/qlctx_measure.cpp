@@ -1,10 +1,10 @@
 // Runs qlctx-measure for context lengths, and checks its answer.
 
-#include <csignal>
-#include <cstring>
+#include <array>
 
 #include "base/log.h"
 #include "base/process.h"
+#include "base/stream.h"
 #include "installed.h"
 #include "qlctx_report.h"
 
@@ -43,17 +43,6 @@ static std::vector<std::string> arguments_of(const Request& request) {
   return arguments;
 }
 
-static Error killed(int signal_number) {
-  if (signal_number == SIGKILL) {
-    return Error(kProgram, "was killed (SIGKILL), most often because memory ran out",
-                 "try shorter lengths, or a machine with more memory");
-  }
-  return Error(
-      kProgram,
-      fmt::format("was ended by signal {} ({})", signal_number, ::strsignal(signal_number)),
-      "if neither you nor a batch system sent this signal, report it as a bug");
-}
-
 static void check_rows(const std::vector<std::vector<std::int64_t>>& rows,
                        const std::vector<net::Lengths>& lengths) {
   const char* remedy = "install this helper program and qlctx of the same version";
@@ -74,16 +63,14 @@ static void check_rows(const std::vector<std::vector<std::int64_t>>& rows,
 }
 
 std::vector<std::vector<std::int64_t>> measure(const Request& request) {
-  const ChildResult result = run_child(libexec_program(kProgram), arguments_of(request));
-  for (const int signal_number : kStopSignals) {
-    if (result.exit_code == 128 + signal_number) throw Interrupted(signal_number);
-  }
-  if (result.exit_code > 128) throw killed(result.exit_code - 128);
-  if (result.exit_code != 0) {
-    throw Error(kProgram, fmt::format("ended with exit status {}", result.exit_code),
-                "see its message above");
-  }
-  const Json json = parse_json(result.output, kProgram);
+  std::string output;
+  run_filter(libexec_program(kProgram), arguments_of(request), "", [&output](InputFile& file) {
+    std::array<char, 4096> block{};
+    while (const std::size_t count = file.read(block.data(), block.size())) {
+      output.append(block.data(), count);
+    }
+  });
+  const Json json = parse_json(output, kProgram);
   const JsonObject answer(json, kProgram);
   std::vector<std::vector<std::int64_t>> rows;
   std::int64_t streams = 0;

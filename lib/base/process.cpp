@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -14,7 +13,6 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
-#include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -128,12 +126,11 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX leav
 
 namespace ql {
 
-// Starts a program (a path: PATH is not searched) with our environment and our standard error.
-// `input` becomes its standard input; -1 means empty input. `output` becomes the read end of a pipe
-// from its standard output. With `own_group` the program gets its own process group and no terminal
-// signals. Throws SystemError.
+// Starts a program with our environment and our standard error. `input` becomes its standard input,
+// and `output` the read end of a pipe from its standard output. The program gets its own process
+// group and no terminal signals. Throws SystemError.
 static pid_t spawn(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                   int input, Descriptor& output, bool own_group) {
+                   int input, Descriptor& output) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
     throw SystemError(program.string(), "open a pipe", errno);
@@ -149,11 +146,7 @@ static pid_t spawn(const std::filesystem::path& program, const std::vector<std::
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  if (input >= 0) {
-    posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-  } else {
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  }
+  posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, write_end, STDOUT_FILENO);
   // run_tool() ignores these signals, and exec would keep that. This restores the default action.
   posix_spawnattr_t attributes;
@@ -169,9 +162,9 @@ static pid_t spawn(const std::filesystem::path& program, const std::vector<std::
   sigaddset(&blocked, SIGTTOU);
   posix_spawnattr_setsigmask(&attributes, &blocked);
   posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes,
-                           static_cast<short>(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK |
-                                              (own_group ? POSIX_SPAWN_SETPGROUP : 0)));
+  posix_spawnattr_setflags(
+      &attributes,
+      static_cast<short>(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP));
 
   pid_t child = 0;
   const int problem =
@@ -187,53 +180,14 @@ static int exit_code_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-// Waits for a child and returns its status. With WNOHANG this function does not wait, and returns
-// nothing while the child runs. Throws SystemError where SIGCHLD is ignored, because the system
-// then forgets how a child has ended.
-static std::optional<int> status_of(pid_t child, int options,
-                                    const std::filesystem::path& program) {
+// Waits for a child and returns its status. Throws SystemError where SIGCHLD is ignored, because
+// the system then forgets how a child has ended.
+static int status_of(pid_t child, const std::filesystem::path& program) {
   int status = 0;
-  pid_t ended = 0;
-  do {
-    ended = ::waitpid(child, &status, options);
-  } while (ended < 0 && errno == EINTR);
-  if (ended < 0) throw SystemError(program.string(), "find out how this program ended", errno);
-  return ended == 0 ? std::nullopt : std::optional(status);
-}
-
-// Waits for the child and returns its exit code. If a signal asks us to stop, passes the signal
-// on to the child.
-static int wait_for(pid_t child, const std::filesystem::path& program) {
-  constexpr int kPatience = 10;  // milliseconds until the next look at stop_signal()
-  for (bool stopped = false;;) {
-    if (const auto status = status_of(child, WNOHANG, program)) {
-      return exit_code_of(*status);
-    }
-    if (!stopped && stop_signal() != 0) {
-      ::kill(child, stop_signal());
-      stopped = true;
-    }
-    ::poll(nullptr, 0, kPatience);
+  if (uninterrupted([&] { return ::waitpid(child, &status, 0); }) < 0) {
+    throw SystemError(program.string(), "find out how this program ended", errno);
   }
-}
-
-// Reads until the end of the output, or until we are asked to stop.
-static std::string read_output(int descriptor, const std::string& program) {
-  constexpr int kPatience = 200;  // milliseconds until the next look at stop_signal()
-  std::string output;
-  std::array<char, 4096> block{};
-  pollfd event = {descriptor, POLLIN, 0};
-  while (stop_signal() == 0) {
-    if (::poll(&event, 1, kPatience) <= 0) continue;
-    const ssize_t count = ::read(descriptor, block.data(), block.size());
-    if (count == 0) break;
-    if (count > 0) {
-      output.append(block.data(), static_cast<std::size_t>(count));
-    } else if (errno != EINTR) {
-      throw SystemError(program, "read the output of this program", errno);
-    }
-  }
-  return output;
+  return status;
 }
 
 std::filesystem::path program_folder() {
@@ -251,23 +205,6 @@ void exec_program(const std::filesystem::path& program, char** arguments) {
   throw SystemError(program.string(), "start this program", problem);
 }
 
-ChildResult run_child(const std::filesystem::path& program,
-                      const std::vector<std::string>& arguments) {
-  Descriptor read_end;
-  const pid_t child = spawn(program, arguments, /*input=*/-1, read_end, /*own_group=*/false);
-  ChildResult result;
-  try {
-    result.output = read_output(read_end, program.string());
-  } catch (...) {
-    ::kill(child, SIGTERM);
-    wait_for(child, program);
-    throw;
-  }
-  result.exit_code = wait_for(child, program);
-  check_for_stop();
-  return result;
-}
-
 void run_filter(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                 std::string_view input, const std::function<void(InputFile& output)>& read) {
   const Descriptor memory(::memfd_create("input", MFD_CLOEXEC));
@@ -277,7 +214,7 @@ void run_filter(const std::filesystem::path& program, const std::vector<std::str
   Descriptor read_end;
   // A terminal's interrupt goes to our process group, which does not include the child. We pass the
   // signal on only one time, because a second signal would end the child at once.
-  const pid_t child = spawn(program, arguments, memory, read_end, /*own_group=*/true);
+  const pid_t child = spawn(program, arguments, memory, read_end);
   std::exception_ptr problem;
   try {
     InputFile output(read_end, program.filename().string(),
@@ -288,7 +225,7 @@ void run_filter(const std::filesystem::path& program, const std::vector<std::str
   }
   // A child that still writes must not wait for a reader. The closed pipe ends it.
   read_end.close();
-  const int status = status_of(child, 0, program).value_or(0);
+  const int status = status_of(child, program);
   const int exit_code = exit_code_of(status);
   const bool by_closed_pipe = exit_code == 128 + SIGPIPE;
   if (WIFSIGNALED(status) && !by_closed_pipe) {

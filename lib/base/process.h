@@ -64,25 +64,14 @@ std::filesystem::path program_folder();
 // not end the program silently.
 [[noreturn]] void exec_program(const std::filesystem::path& program, char** arguments);
 
-struct ChildResult {
-  int exit_code = 0;   // 128 + n when signal n ended the child
-  std::string output;  // the complete standard output of the child
-};
-
 // Runs `program` (a path: PATH is not searched) with these arguments, without a shell and with our
-// environment, and waits for its end. Its standard input is empty, and its standard error is ours.
-// Throws SystemError when the program cannot be started. When a signal asks us to stop, the signal
-// is passed on to the program, and Interrupted is thrown after its end.
-ChildResult run_child(const std::filesystem::path& program,
-                      const std::vector<std::string>& arguments);
-
-// Runs `program` like run_child(), with `input` as its standard input, and calls read() with the
-// stream of the program's output. A signal that asks us to stop is passed on to the program once,
-// and read() still gets the rest of the output. Returns when the program has ended with exit code
-// 0. Throws AlreadyReported when the program has failed, Interrupted when the signal passed on has
-// ended it, and Error when another signal has ended it. If read() throws, the program's output is
-// closed. Then the exception of read() is thrown, unless the program fails for another reason than
-// the closed output.
+// environment. Its standard input is `input`, its standard error is ours, and read() is called with
+// the stream of its output. A signal that asks us to stop is passed on to the program once, and
+// read() still gets the rest of the output. Returns when the program has ended with exit code 0.
+// Throws SystemError when the program cannot be started, AlreadyReported when it has failed,
+// Interrupted when the signal passed on has ended it, and Error when another signal has ended it.
+// If read() throws, the program's output is closed. Then the exception of read() is thrown, unless
+// the program fails for another reason than the closed output.
 void run_filter(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                 std::string_view input, const std::function<void(InputFile& output)>& read);
 

@@ -14,33 +14,6 @@
 
 namespace ql {
 
-TEST_CASE("run_child: a child gets its arguments unchanged, and its output is returned") {
-  const ChildResult result =
-      run_child("/bin/sh", {"-c", "printf '%s|' \"$@\"", "name", "a b", "*", ""});
-  CHECK(result.exit_code == 0);
-  CHECK(result.output == "a b|*||");
-}
-
-TEST_CASE("run_child: more output than a pipe holds") {
-  const ChildResult result = run_child(
-      "/bin/sh",
-      {"-c",
-       "i=0; while [ $i -lt 5000 ]; do echo $i 012345678901234567890123456789; i=$((i+1)); done"});
-  CHECK(result.exit_code == 0);
-  CHECK(result.output.size() > 150000);
-  CHECK(result.output.find("\n4999 0123") != std::string::npos);
-}
-
-TEST_CASE("run_child: how a child ends") {
-  CHECK(run_child("/bin/sh", {"-c", "exit 3"}).exit_code == 3);
-  CHECK(run_child("/bin/sh", {"-c", "kill -9 $$"}).exit_code == 128 + SIGKILL);
-  CHECK(run_child("/bin/sh", {"-c", "exec >&-; exit 4"}).exit_code == 4);
-}
-
-TEST_CASE("run_child: a child's standard input is empty") {
-  CHECK(run_child("/bin/cat", {}).output.empty());
-}
-
 namespace {
 
 std::string rest_of(InputFile& file) {
@@ -59,14 +32,19 @@ std::string filtered(const std::string& script, const std::string& input = "") {
 
 }  // namespace
 
-TEST_CASE("run_filter: a filter gets its input, and its output is returned") {
+TEST_CASE("run_filter: a filter gets its arguments and input, and its output is returned") {
   const std::string input = std::string(300'000, 'x') + "\nthe end\n";
   CHECK(filtered("cat", input) == input);
   CHECK(filtered("cat").empty());
+  std::string output;
+  run_filter("/bin/sh", {"-c", "printf '%s|' \"$@\"", "name", "a b", "*", ""}, "",
+             [&](InputFile& file) { output = rest_of(file); });
+  CHECK(output == "a b|*||");
 }
 
 TEST_CASE("run_filter: how a filter ends") {
   CHECK_THROWS_WITH_AS(filtered("echo x; exit 3"), "ended with exit code 3", AlreadyReported);
+  CHECK_THROWS_WITH_AS(filtered("exec >&-; exit 4"), "ended with exit code 4", AlreadyReported);
   CHECK_THROWS_WITH_AS(filtered("kill -9 $$"),
                        doctest::Contains("sh: this program was ended by signal 9"), Error);
   // The filter's failure is the reason for the reader's error, so it is reported.
@@ -139,48 +117,21 @@ TEST_CASE("run_filter: a stop between two reads reaches a filter that always has
   CHECK(WEXITSTATUS(status) == 41);
 }
 
-TEST_CASE("run_child: SIGPIPE ends a child as it ends any program") {
+TEST_CASE("run_filter: SIGPIPE ends a filter as it ends any program") {
   const auto before = std::signal(SIGPIPE, SIG_IGN);
-  CHECK(run_child("/bin/sh", {"-c", "kill -s PIPE $$; echo alive"}).exit_code == 128 + SIGPIPE);
+  CHECK_THROWS_WITH_AS(filtered("kill -s PIPE $$; echo alive"), "ended with exit code 141",
+                       AlreadyReported);
   std::signal(SIGPIPE, before);
 }
 
 TEST_CASE("a program that is not there") {
-  CHECK_THROWS_WITH_AS(run_child("/nowhere/program", {}),
+  CHECK_THROWS_WITH_AS(run_filter("/nowhere/program", {}, "", [](InputFile&) {}),
                        "/nowhere/program: cannot start this program: no such file or directory",
                        SystemError);
 }
 
-TEST_CASE("run_child: a stop ends the child, too, whether its output is open or closed") {
-  for (const char* script : {"kill -s TERM $PPID; exec sleep 30",
-                             "exec >&-; sleep 0.3; kill -s TERM $PPID; exec sleep 30"}) {
-    CAPTURE(script);
-    // A process of its own is needed, because a stop cannot be undone.
-    const pid_t process = ::fork();
-    REQUIRE(process >= 0);
-    if (process == 0) {
-      install_signal_handlers();
-      ::alarm(10);
-      int code = 1;
-      try {
-        run_child("/bin/sh", {"-c", script});
-      } catch (const Interrupted& stop) {
-        code = stop.signal_number() == SIGTERM ? 0 : 2;
-      }
-      ::_exit(code);
-    }
-    int status = 0;
-    REQUIRE(::waitpid(process, &status, 0) == process);
-    CHECK(WIFEXITED(status));
-    CHECK(WEXITSTATUS(status) == 0);
-  }
-}
-
-TEST_CASE("run_child: where SIGCHLD is ignored, the end of a child is never guessed") {
+TEST_CASE("run_filter: where SIGCHLD is ignored, the end of a filter is never guessed") {
   const auto before = std::signal(SIGCHLD, SIG_IGN);
-  CHECK_THROWS_WITH_AS(run_child("/bin/sh", {"-c", "exit 3"}),
-                       doctest::Contains("/bin/sh: cannot find out how this program ended"),
-                       SystemError);
   CHECK_THROWS_WITH_AS(filtered("exit 3"),
                        doctest::Contains("/bin/sh: cannot find out how this program ended"),
                        SystemError);
