@@ -316,6 +316,9 @@ void check_positional(const Command& command, const std::vector<std::string>& po
     complaint.raise(fmt::format("expected {}, found {}", command.positional,
                                 counted(static_cast<std::int64_t>(positional.size()), "argument")));
   }
+  if (std::find(positional.begin(), positional.end(), "") != positional.end()) {
+    complaint.raise("expected the name of a file or folder, found ''");
+  }
 }
 
 }  // namespace

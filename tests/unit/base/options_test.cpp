@@ -216,6 +216,8 @@ TEST_CASE("parse_options: positional arguments are counted") {
   CHECK(parse_options(table, {"a"}).positional() == Arguments{"a"});
   CHECK(parse_options(table, {"a", "b"}).positional() == Arguments{"a", "b"});
   CHECK(complaint({"a", "b", "c"}, table) == "unexpected argument 'c'; see 'qlone --help'");
+  CHECK(complaint({"a", ""}, table) ==
+        "expected the name of a file or folder, found ''; see 'qlone --help'");
   ToolTable none = table;
   none.commands[0].positional.clear();
   CHECK(complaint({"a"}, none) == "unexpected argument 'a'; see 'qlone --help'");

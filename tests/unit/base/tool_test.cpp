@@ -245,9 +245,9 @@ TEST_CASE("provenance: has the command line, quoted for the shell") {
 
 TEST_CASE("provenance: valid UTF-8 for any command line") {
   const Ending ending =
-      run({"\xff", ""}, [](const Options&) { fmt::print("{}", dump_json(provenance({}))); });
+      run({"\xff"}, [](const Options&) { fmt::print("{}", dump_json(provenance({}))); });
   CHECK(ending.exit_code == 0);
-  CHECK(Json::parse(ending.out)["command"] == "qlone '\xef\xbf\xbd' ''");
+  CHECK(Json::parse(ending.out)["command"] == "qlone '\xef\xbf\xbd'");
 }
 
 }  // namespace ql
