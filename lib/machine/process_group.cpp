@@ -382,4 +382,8 @@ RowRange ProcessGroup::share_of(std::int64_t rows) const {
   return {first, rows * (rank() + 1) / size() - first};
 }
 
+RowRange own_rows(const ProcessGroup* group, std::int64_t rows) {
+  return group != nullptr ? group->share_of(rows) : RowRange{0, rows};
+}
+
 }  // namespace ql::machine

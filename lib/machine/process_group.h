@@ -97,6 +97,9 @@ class ProcessGroup {
   LaunchedProcess process_;
 };
 
+// Returns this process's part of `rows` rows: group->share_of(rows), or all rows without a group.
+RowRange own_rows(const ProcessGroup* group, std::int64_t rows);
+
 // Runs `work`. An exception that `work` throws ends the other processes of the group, too.
 void run_in_group(ProcessGroup* group, const std::function<void()>& work);
 

@@ -169,7 +169,7 @@ DeviceStep::DeviceStep(nn::Model& model, const TrainingConfig& config, machine::
     : model_(model),
       config_(config),
       group_(group),
-      rows_(group != nullptr ? group->share_of(config.batch) : machine::RowRange{0, config.batch}),
+      rows_(machine::own_rows(group, config.batch)),
       at_lengths_(model, model.network().lengths),
       adam_(model.parameters(), config.adam),
       memory_(at_lengths_.start_memory(rows_.count)),

@@ -305,7 +305,7 @@ bool fits(const net::Network& network, const TrainingConfig& config, int threads
 
 TrainingConfig with_most_passes(TrainingConfig config) {
   const std::int64_t slices = std::max<std::int64_t>(1, config.slices);
-  config.passes = (config.batch + slices - 1) / slices;
+  config.passes = (config.batch - 1) / slices + 1;
   return config;
 }
 

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <system_error>
+#include <utility>
 
 #include "base/atomic_file.h"
 #include "base/event_file.h"
@@ -163,16 +164,14 @@ std::vector<fs::path> newest_checkpoints(const fs::path& run) {
   return all;
 }
 
-fs::path set_last_aside(const fs::path& run) {
-  fs::path name = run / "last.damaged";
-  for (int number = 2; fs::exists(name); ++number) {
-    name = run / fmt::format("last.damaged-{}", number);
-  }
+fs::path set_aside(const fs::path& path, const std::string& ending) {
+  const std::string first = path.string() + ending;
+  fs::path name = first;
+  for (int number = 2; fs::exists(name); ++number) name = fmt::format("{}-{}", first, number);
   std::error_code error;
-  fs::rename(run / "last", name, error);
+  fs::rename(path, name, error);
   if (error) {
-    throw SystemError((run / "last").string(), fmt::format("rename to {}", name.string()),
-                      error.value());
+    throw SystemError(path.string(), fmt::format("rename to {}", name.string()), error.value());
   }
   return name;
 }
@@ -267,38 +266,39 @@ static bool has_changes(const Settings& settings, const JsonObject& record) {
 }
 
 RunLog::RunLog(const fs::path& path, std::int64_t step, std::int64_t validation_step,
-               double elapsed, std::int64_t divergences, const Settings& settings)
+               double elapsed, std::int64_t divergences, const Settings& settings,
+               std::int64_t unlogged_steps)
     : began_(system_seconds() - elapsed) {
   std::vector<std::string> lines = split(fs::exists(path) ? read_file(path) : "", '\n');
   lines.pop_back();  // empty, or an unfinished line
   std::string kept, events;
   try {
-    std::vector<Json> records;
-    const auto record_of = [&](std::size_t i) {
-      return JsonObject(records[i], fmt::format("{}: line {}", path.string(), i + 1));
-    };
-    // The changes of "resume" records before this one are in the checkpoint.
-    std::size_t settled = 0;
+    std::vector<bool> known(lines.size());
+    // Lines with "resume" records of `step`, as long as no record shows that the checkpoint has
+    // their changes.
+    std::vector<std::size_t> open;
     for (std::size_t i = 0; i < lines.size(); ++i) {
-      records.push_back(parse_json(lines[i], fmt::format("{}: line {}", path.string(), i + 1)));
-      const JsonObject record = record_of(i);
-      const bool at_step = record.text("kind") == "resume" && record.integer("step") == step;
-      if (at_step && has_changes(settings, record)) settled = i + 1;
-    }
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      const JsonObject record = record_of(i);
+      const std::string where = fmt::format("{}: line {}", path.string(), i + 1);
+      const Json json = parse_json(lines[i], where);
+      const JsonObject record(json, where);
       const std::string kind = record.text("kind");
       const std::int64_t at = record.integer("step");
       // A rollback makes the step smaller, so divergences are compared by their number, which only
       // grows.
-      const bool known = kind == "divergence"   ? record.integer("number") <= divergences
-                         : kind == "resume"     ? at < step || (at == step && i < settled)
-                         : kind == "validation" ? at <= validation_step
-                                                : at <= step;
-      if (known) {
-        kept += lines[i] + '\n';
-        events += event_of(record, began_);
+      known[i] = kind == "divergence"   ? record.integer("number") <= divergences
+                 : kind == "resume"     ? at < step
+                 : kind == "validation" ? at <= validation_step
+                                        : at <= step - unlogged_steps;
+      if (kind == "resume" && at == step) {
+        open.push_back(i);
+        if (has_changes(settings, record)) {
+          for (const std::size_t line : std::exchange(open, {})) known[line] = true;
+        }
       }
+      if (known[i]) events += event_of(record, began_);
+    }
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (known[i]) kept += lines[i] + '\n';
     }
   } catch (const FormatError& error) {
     throw FormatError("", error.what(),

@@ -74,9 +74,10 @@ std::vector<std::int64_t> kept_steps(const std::filesystem::path& run);
 // follow by descending number of steps.
 std::vector<std::filesystem::path> newest_checkpoints(const std::filesystem::path& run);
 
-// Renames RUN/last to RUN/last.damaged, or last.damaged-2 and so on, so that the next RUN/last does
-// not replace the damaged one. Returns the new name. Throws SystemError.
-std::filesystem::path set_last_aside(const std::filesystem::path& run);
+// Renames a file or folder of RUN, so that its successor does not replace it: with the ending
+// ".damaged" RUN/last becomes RUN/last.damaged, or last.damaged-2 and so on. Returns the new name.
+// Throws SystemError.
+std::filesystem::path set_aside(const std::filesystem::path& path, const std::string& ending);
 
 // Call this when RUN/last has been written after step `step`. Gives this checkpoint a folder
 // RUN/step-... if it is to be kept, and removes such folders that are no longer kept. Folders of
@@ -96,14 +97,16 @@ class RunLog {
  public:
   // Opens the log for appending. First removes an unfinished last line and the records that are
   // newer than the checkpoint from which a resume or rollback continues. These are "train" records
-  // after `step`, "validation" records after `validation_step`, "divergence" records after the
-  // first `divergences`, and "resume" records after `step`. A "resume" record of `step` is newer
-  // than the checkpoint if `settings`, the checkpoint's settings, lack its changes and those of all
-  // later records of this kind and step. A new run has step 0. The event file is written again from
-  // the remaining lines. `elapsed`, the seconds of training so far, sets the clock of the event
-  // file.
+  // after `step` minus `unlogged_steps`, "validation" records after `validation_step`, "divergence"
+  // records after the first `divergences`, and "resume" records after `step`. A "resume" record of
+  // `step` is newer than the checkpoint if `settings`, the checkpoint's settings, lack its changes
+  // and those of all later records of this kind and step. `unlogged_steps` is the number of the
+  // checkpoint's newest steps that no "train" record has yet. A new run has step 0. The event file
+  // is written again from the remaining lines. `elapsed`, the seconds of training so far, sets the
+  // clock of the event file.
   RunLog(const std::filesystem::path& path, std::int64_t step, std::int64_t validation_step,
-         double elapsed = 0, std::int64_t divergences = 0, const Settings& settings = {});
+         double elapsed = 0, std::int64_t divergences = 0, const Settings& settings = {},
+         std::int64_t unlogged_steps = 0);
 
   // Writes the complete line at once. If the disk is full, the file keeps its earlier length and
   // this throws SystemError.

@@ -32,8 +32,10 @@ static std::string figures(const Divergence& found) {
   return text + ")";
 }
 
-static std::string advice(OnDivergence tried) {
-  const std::string begin = "go on with --resume and a lower learning_rate, more warmup_steps";
+static std::string advice(OnDivergence tried, bool has_checkpoint) {
+  const std::string begin =
+      fmt::format("{} a lower learning_rate, more warmup_steps",
+                  has_checkpoint ? "go on with --resume and" : "start again with");
   return tried == OnDivergence::kStop
              ? begin + ", a small clip above 0, or, on the CPU, --set divergence=rollback"
              : begin + ", or a small clip above 0";
@@ -46,8 +48,9 @@ std::string Divergence::reason() const {
   return loss > largest_loss ? fmt::format("the loss has jumped above {:.4g}", largest_loss) : "";
 }
 
-Diverged::Diverged(Divergence found, OnDivergence tried)
-    : Error(fmt::format("step {}", found.step + 1), found.reason() + figures(found), advice(tried)),
+Diverged::Diverged(Divergence found, OnDivergence tried, bool has_checkpoint)
+    : Error(fmt::format("step {}", found.step + 1), found.reason() + figures(found),
+            advice(tried, has_checkpoint)),
       found_(std::move(found)) {}
 
 void RunningLoss::add(double sum, std::int64_t count) {
@@ -76,6 +79,8 @@ std::string DataIdentity::words() const {
   return more ? fmt::format("{} and {} more", name, more->size()) : name;
 }
 
+constexpr double kMostSteps = 0x1p53;  // the sum of two such numbers does not overflow
+
 constexpr auto keys_of(const DataIdentity&) {
   return [](auto& data, const auto& row) {
     row("name", data.name, {}, kRequired);
@@ -103,18 +108,16 @@ constexpr auto keys_of(const SinceLog&) {
 constexpr auto keys_of(const RunningLoss&) {
   return [](auto& loss, const auto& row) {
     row("mean", loss.mean, {}, kRequired);
-    row("steps", loss.steps, {0}, kRequired);
+    row("steps", loss.steps, {0, kMostSteps}, kRequired);
   };
 }
 
 constexpr auto keys_of(const Divergences&) {
   return [](auto& divergences, const auto& row) {
-    row("count", divergences.count, {0}, kRequired);
-    row("recent", divergences.recent, {}, kRequired);
+    row("count", divergences.count, {0, kMostSteps}, kRequired);
+    row("recent", divergences.recent, {0, kMostSteps}, kRequired);
   };
 }
-
-constexpr double kMostSteps = 0x1p53;  // the sum of two such numbers does not overflow
 
 constexpr auto keys_of(const TrainingState&) {
   return [](auto& state, const auto& row) {
@@ -126,7 +129,7 @@ constexpr auto keys_of(const TrainingState&) {
     row("position", state.position, {0}, kRequired);
     row("validation_step", state.validation_step, {0}, kRequired);
     row("best", state.best);
-    row("since_best", state.since_best, {0}, kRequired);
+    row("since_best", state.since_best, {0, kMostSteps}, kRequired);
     row("since_log", state.since_log, {}, kRequired);
     row("processes", state.processes, {1}, kRequired);
     row("running_loss", state.running_loss, {}, kRequired);

@@ -48,8 +48,9 @@ struct Divergence {
 class Diverged : public Error {
  public:
   // `tried` is the run's setting of `divergence`. The advice in the message proposes a rollback
-  // only if `tried` is kStop.
-  explicit Diverged(Divergence found, OnDivergence tried = OnDivergence::kStop);
+  // only if `tried` is kStop, and a resume only if the run has a checkpoint.
+  explicit Diverged(Divergence found, OnDivergence tried = OnDivergence::kStop,
+                    bool has_checkpoint = true);
   const Divergence& found() const { return found_; }
 
  private:

@@ -356,7 +356,10 @@ void TrainingRun::run() {
       run_steps();
       return;
     } catch (const Diverged& error) {
-      if (!recover(error.found())) throw Diverged(error.found(), task_.config.divergence);
+      if (!recover(error.found())) {
+        throw Diverged(error.found(), task_.config.divergence,
+                       !newest_.empty() || !resumed_.empty());
+      }
       log_warning("step {}: {}; {}", with_thousands(error.found().step + 1), error.found().reason(),
                   task_.config.divergence == OnDivergence::kSkip
                       ? "the step is skipped"

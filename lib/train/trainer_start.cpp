@@ -139,21 +139,15 @@ static fs::path find_checkpoint(const TrainingTask& task) {
   if (fs::exists(wanted)) {
     found = resumes ? "a state.json with hash " + content_hash(read_file(wanted)) : "the folder";
   }
-  task.group->require_same({{resumes ? checkpoint : task.run.string(), found}},
+  task.group->require_same({{escaped(resumes ? checkpoint : task.run.string()), found}},
                            "put the folder where all hosts see it, or copy it to each host");
   return checkpoint;
-}
-
-// Returns the rows of the batch that this process trains on.
-static machine::RowRange own_rows(const TrainingTask& task) {
-  return task.group != nullptr ? task.group->share_of(task.config.batch)
-                               : machine::RowRange{0, task.config.batch};
 }
 
 // Returns the configuration with the number of this process's rows as the batch.
 static TrainingConfig own_config(const TrainingTask& task) {
   TrainingConfig config = task.config;
-  config.batch = own_rows(task).count;
+  config.batch = machine::own_rows(task.group, config.batch).count;
   return config;
 }
 
@@ -267,7 +261,8 @@ static void log_division(const TrainingConfig& config, const MemoryEstimate& mem
 TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
                          shard::MultiReader& validation)
     : validation_data_(checked(task, data, validation)),
-      streams_(data, task.config.batch, task.network.lengths.segment, own_rows(task)),
+      streams_(data, task.config.batch, task.network.lengths.segment,
+               machine::own_rows(task.group, task.config.batch)),
       folder_(task.run, task.start, !task.is_first()),
       resumed_(find_checkpoint(task)),
       task_(with_slices(task, resumed_, {data.frame_bytes(), validation.tokens()})),
@@ -311,7 +306,7 @@ void TrainingRun::resume() {
   log_info("resuming after step {} from {}", with_thousands(state_.step), checkpoint.string());
   if (task_.is_first() && checkpoint != folder_.last() && fs::exists(folder_.last())) {
     log_info("the damaged {} is kept as {}", folder_.last().string(),
-             set_last_aside(folder_.path()).string());
+             set_aside(folder_.last(), ".damaged").string());
   }
   const std::int64_t processes = task_.group != nullptr ? task_.group->size() : 1;
   if (state_.processes != processes) {
@@ -357,7 +352,7 @@ void TrainingRun::restore(const fs::path& checkpoint, Rows rows) {
 
 void TrainingRun::open_log() {
   log_.emplace(folder_.log(), state_.step, state_.validation_step, watch_.total(),
-               state_.divergences.count, saved_settings_);
+               state_.divergences.count, saved_settings_, state_.since_log.steps);
   const Json changed = changed_settings(saved_settings_, settings_of(description_));
   if (changed.empty()) return;
   append_to_log({{"kind", "resume"},
@@ -383,7 +378,13 @@ void TrainingRun::begin() {
   saved_settings_ = settings_of(description_);
   // The other processes may still read the weights of --init from this folder.
   if (task_.group != nullptr) task_.group->from_first(std::int64_t{0});
-  if (task_.is_first()) folder_.clear();
+  if (!task_.is_first()) return;
+  // The log may be all that is left of a long training run.
+  const fs::path log = folder_.log();
+  if (task_.start != Start::kForce && fs::exists(log) && !fs::is_empty(log)) {
+    log_info("the log of an earlier training is kept as {}", set_aside(log, ".old").string());
+  }
+  folder_.clear();
 }
 
 void TrainingRun::announce() const {

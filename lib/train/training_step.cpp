@@ -49,7 +49,7 @@ CpuTrainer::CpuTrainer(const net::Network& network, const TrainingConfig& config
     : TrainedNetwork(network, config, at::kCPU, group),
       at_lengths_(model_, network.lengths),
       adam_(model_.parameters(), config.adam),
-      rows_(group != nullptr ? group->share_of(config.batch) : machine::RowRange{0, config.batch}),
+      rows_(machine::own_rows(group, config.batch)),
       slices_(split_rows(rows_.count, config.slices, config.passes)) {
   set_own_memory(at_lengths_.start_memory(rows_.count));
   if (group != nullptr) shared_ = std::make_unique<Shared>(*group, model_, slices_.size());

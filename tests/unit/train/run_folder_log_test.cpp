@@ -64,6 +64,14 @@ TEST_CASE("RunLog: a resume cuts off records that the checkpoint does not includ
   CHECK(test::slurp(scratch / "log.jsonl").empty());
 }
 
+TEST_CASE("RunLog: a record of steps that the checkpoint still has to log goes") {
+  const test::ScratchFolder scratch;
+  const std::string older = "{\"kind\":\"train\",\"step\":10}\n";
+  test::spill(scratch / "log.jsonl", older + "{\"kind\":\"train\",\"step\":12}\n");
+  { RunLog log(scratch / "log.jsonl", 12, 10, 0, 0, {}, 2); }
+  CHECK(test::slurp(scratch / "log.jsonl") == older);
+}
+
 TEST_CASE("RunLog: a change of settings stays in the log if it led to a checkpoint") {
   const test::ScratchFolder scratch;
   const auto record = [](int step, int steps) {

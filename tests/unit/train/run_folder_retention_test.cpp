@@ -131,17 +131,17 @@ TEST_CASE("newest_checkpoints: RUN/last comes first, then those of most steps") 
   CHECK(found() == Names{"last", "step-00000030", "step-00000020", "best"});
 }
 
-TEST_CASE("set_last_aside: keeps its files, whatever was set aside before") {
+TEST_CASE("set_aside: keeps its files, whatever was set aside before") {
   const test::ScratchFolder run;
   for (const char* name : {"last.damaged", "last.damaged-2", "last.damaged-3"}) {
     CAPTURE(std::string(name));
     write(run / "last", 10);
-    CHECK(set_last_aside(run.path()) == run / name);
+    CHECK(set_aside(run / "last", ".damaged") == run / name);
     CHECK_FALSE(fs::exists(run / "last"));
     CHECK(test::slurp(run / name / "model.json") == "model 10");
   }
   CHECK(newest_checkpoints(run.path()).empty());
-  CHECK_THROWS_AS(set_last_aside(run.path()), SystemError);
+  CHECK_THROWS_AS(set_aside(run / "last", ".damaged"), SystemError);
 }
 
 TEST_CASE("RunFolder: restores a checkpoint whose replacement was interrupted by a kill") {
