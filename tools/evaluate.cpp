@@ -17,7 +17,6 @@
 #include "machine/device.h"
 #include "machine/process_group.h"
 #include "machine/threads.h"
-#include "shard/packed_folder.h"
 #include "shard/token_stream.h"
 #include "tables.h"
 
@@ -32,48 +31,25 @@ const std::vector<std::string> kFirstColumns{"checkpoint",      "data",         
 static void read_reset(const ql::Options& options, ql::eval::SweepOptions& sweep) {
   if (options.has("reset")) {
     const std::string reset = options.text("reset");
-    const std::optional<std::int64_t> tokens = ql::parse_integer(reset);
-    if (tokens && *tokens > 0 && *tokens <= std::int64_t{1} << 30) {
+    if (const auto tokens = ql::parse_integer(reset)) {
       sweep.reset = *tokens;
-    } else if (reset == "line" || reset == "doubled-line" || reset == "document") {
-      sweep.alone = ql::value_named<ql::eval::Unit>(reset, "--reset");
     } else {
-      throw ql::UsageError("--reset",
-                           fmt::format("expected a number of tokens from 1 to 1073741824, 'line', "
-                                       "'doubled-line' or 'document', found '{}'",
-                                       reset));
+      sweep.alone = ql::value_named<ql::eval::Unit>(reset, "--reset");
     }
   }
   if (!options.has("begin")) return;
-  const std::string begin = options.text("begin");
-  const std::optional<std::int64_t> id = ql::parse_integer(begin);
-  if (!sweep.alone) {
-    throw ql::UsageError("--begin",
-                         "applies only with --reset line, --reset doubled-line or --reset document",
-                         "add one of these, or leave --begin out");
-  }
-  if (begin == "none") {
-    sweep.begin.none = true;
-  } else if (id && *id >= 0 && *id < ql::net::kMaxVocabulary) {
+  sweep.begin.none = options.text("begin") == "none";
+  if (const auto id = ql::parse_integer(options.text("begin"))) {
     sweep.begin.id = static_cast<ql::shard::TokenId>(*id);
-  } else {
-    throw ql::UsageError("--begin",
-                         fmt::format("expected a token's id (0 to {}) or 'none', found '{}'",
-                                     ql::net::kMaxVocabulary - 1, begin));
   }
 }
 
 static ql::eval::SweepOptions sweep_options(const ql::Options& options,
                                             ql::machine::ProcessGroup* group) {
   ql::eval::SweepOptions sweep;
-  sweep.checkpoints = options.texts("model");
-  sweep.data = options.texts("data");
-  for (const std::string& word : options.positional()) {
-    // A shell expands `-m runs/*/best` to -m with one checkpoint, and further checkpoints without
-    // -m.
-    const bool is_model = !sweep.checkpoints.empty() && ql::shard::is_checkpoint(word);
-    (is_model ? sweep.checkpoints : sweep.data).push_back(word);
-  }
+  QlevalInputs inputs = qleval_inputs(options);
+  sweep.checkpoints = std::move(inputs.checkpoints);
+  sweep.data = std::move(inputs.data);
   if (options.has("unigram")) sweep.unigram = options.text("unigram");
   sweep.segments = options.integers("segment");
   sweep.memories = options.integers("memory");
@@ -91,38 +67,8 @@ static ql::eval::SweepOptions sweep_options(const ql::Options& options,
       ql::value_named<ql::machine::Precision>(options.text("precision"), "--precision"), group);
   sweep.top = options.has("top") ? options.integer("top") : 0;
   if (options.has("per-token")) sweep.loss_file = options.text("per-token");
-  if (options.has("attention")) {
-    if (options.text("attention") == "-") {
-      throw ql::UsageError("--attention",
-                           "standard output already has the table of perplexities or the losses",
-                           "give a file's name instead of -");
-    }
-    sweep.attention_file = options.text("attention");
-  }
+  if (options.has("attention")) sweep.attention_file = options.text("attention");
   return sweep;
-}
-
-static void check(const ql::eval::SweepOptions& sweep) {
-  if (sweep.data.empty()) {
-    throw ql::UsageError("", "no data to score",
-                         "give a folder that qlbin packed, or - for a token stream");
-  }
-  for (const std::string& name : sweep.data) {
-    // Without -m, every positional argument counts as data, but the user may have meant a
-    // checkpoint.
-    if (sweep.checkpoints.empty() && ql::shard::is_checkpoint(name)) {
-      throw ql::UsageError(name, "is a checkpoint, but data is expected",
-                           fmt::format("give it with -m: -m {}", name));
-    }
-  }
-  if (sweep.checkpoints.empty() && !sweep.unigram) {
-    throw ql::UsageError("", "no model to evaluate", "give --model CHECKPOINT or --unigram DIR");
-  }
-  const auto streams = std::count(sweep.data.begin(), sweep.data.end(), "-");
-  if (streams + (sweep.unigram == "-" ? 1 : 0) > 1) {
-    throw ql::UsageError("--data", "standard input can be read only once",
-                         "write the stream to a file, and give the file instead of -");
-  }
 }
 
 // Refuses evaluations that several processes cannot share.
@@ -178,7 +124,6 @@ static void score_units(const ql::Options& options, const ql::eval::SweepOptions
 
 static void evaluate(const ql::Options& options, ql::machine::ProcessGroup* group) {
   const ql::eval::SweepOptions sweep = sweep_options(options, group);
-  check(sweep);
   check_processes(options, sweep);
   if (!sweep.checkpoints.empty()) {
     ql::machine::set_up_threads(static_cast<int>(options.integer("threads")), group);

@@ -1,10 +1,15 @@
 // Makes the option table of qleval.
 
+#include <algorithm>
+#include <optional>
+
 #include "base/error.h"
 #include "base/options.h"
 #include "base/strings.h"
 #include "base/tool.h"
 #include "machine/precision.h"
+#include "net/network.h"
+#include "shard/packed_folder.h"
 #include "tables.h"
 
 using namespace ql;
@@ -123,6 +128,68 @@ ToolTable qleval_table() {
           {command()}};
 }
 
+QlevalInputs qleval_inputs(const Options& options) {
+  QlevalInputs inputs{options.texts("model"), options.texts("data")};
+  for (const std::string& word : options.positional()) {
+    const bool is_model = !inputs.checkpoints.empty() && shard::is_checkpoint(word);
+    (is_model ? inputs.checkpoints : inputs.data).push_back(word);
+  }
+  return inputs;
+}
+
+static void check_reset(const Options& options) {
+  const std::string reset = options.has("reset") ? options.text("reset") : "";
+  const bool by_unit = reset == "line" || reset == "doubled-line" || reset == "document";
+  const std::optional<std::int64_t> tokens = parse_integer(reset);
+  if (!reset.empty() && !by_unit && !(tokens && *tokens > 0 && *tokens <= kLongest)) {
+    throw UsageError("--reset", fmt::format("expected a number of tokens from 1 to {}, 'line', "
+                                            "'doubled-line' or 'document', found '{}'",
+                                            kLongest, reset));
+  }
+  if (by_unit) {
+    options.refuse({"per-token", "unigram", "stride"}, "--{}",
+                   "scores the data as one text, but --reset " + reset + " reads every " + reset +
+                       " separately",
+                   "leave one of the two options out");
+  }
+  if (!options.has("begin")) return;
+  if (!by_unit) {
+    throw UsageError("--begin",
+                     "applies only with --reset line, --reset doubled-line or --reset document",
+                     "add one of these, or leave --begin out");
+  }
+  const std::string begin = options.text("begin");
+  const std::optional<std::int64_t> id = parse_integer(begin);
+  if (begin != "none" && !(id && *id >= 0 && *id < net::kMaxVocabulary)) {
+    throw UsageError("--begin", fmt::format("expected a token's id (0 to {}) or 'none', found '{}'",
+                                            net::kMaxVocabulary - 1, begin));
+  }
+}
+
+static void check_inputs(const Options& options) {
+  const QlevalInputs inputs = qleval_inputs(options);
+  if (inputs.data.empty()) {
+    throw UsageError("", "no data to score",
+                     "give a folder that qlbin packed, or - for a token stream");
+  }
+  for (const std::string& name : inputs.data) {
+    // Without -m, every positional argument counts as data, but the user may have meant a
+    // checkpoint.
+    if (inputs.checkpoints.empty() && shard::is_checkpoint(name)) {
+      throw UsageError(name, "is a checkpoint, but data is expected",
+                       fmt::format("give it with -m: -m {}", name));
+    }
+  }
+  if (inputs.checkpoints.empty() && !options.has("unigram")) {
+    throw UsageError("", "no model to evaluate", "give --model CHECKPOINT or --unigram DIR");
+  }
+  const bool counts_stream = options.has("unigram") && options.text("unigram") == "-";
+  if (std::count(inputs.data.begin(), inputs.data.end(), "-") + (counts_stream ? 1 : 0) > 1) {
+    throw UsageError("--data", "standard input can be read only once",
+                     "write the stream to a file, and give the file instead of -");
+  }
+}
+
 void check_qleval(const Options& options) {
   if (options.has("per")) {
     options.refuse({"per-token", "attention", "unigram", "batch"}, "--per", "does not go with --{}",
@@ -139,6 +206,11 @@ void check_qleval(const Options& options) {
     throw UsageError("--summary", "adds the table to the rows of --per, which is not given",
                      "leave it out: without --per the table is always printed");
   }
+  if (options.has("attention") && options.text("attention") == "-") {
+    throw UsageError("--attention",
+                     "standard output already has the table of perplexities or the losses",
+                     "give a file's name instead of -");
+  }
   if (options.has("unigram") && !options.has("model")) {
     options.refuse({"segment", "memory", "compressed-memory", "stride", "reset", "attention",
                     "method", "batch", "chunk", "device", "precision"},
@@ -153,19 +225,6 @@ void check_qleval(const Options& options) {
     options.refuse({"batch"}, "--batch", "--method layerwise reads the stream as a single column",
                    "give --method stepwise, or leave --batch out");
   }
-  const std::string reset = options.has("reset") ? options.text("reset") : "";
-  for (const char* other : {"per-token", "unigram", "stride"}) {
-    if (!reset.empty() && !parse_integer(reset) && options.given(other)) {
-      if (reset != "line" && reset != "doubled-line" && reset != "document") {
-        throw UsageError("--reset", fmt::format("expected a number of tokens from 1 to {}, 'line', "
-                                                "'doubled-line' or 'document', found '{}'",
-                                                kLongest, reset));
-      }
-      throw UsageError(
-          fmt::format("--{}", other),
-          fmt::format("scores the data as one text, but --reset {0} reads every {0} separately",
-                      reset),
-          "leave one of the two options out");
-    }
-  }
+  check_reset(options);
+  check_inputs(options);
 }

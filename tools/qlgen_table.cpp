@@ -1,5 +1,7 @@
 // Makes the option table of qlgen.
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "base/options.h"
 #include "base/tool.h"
@@ -109,6 +111,10 @@ void check_qlgen(const Options& options) {
     throw UsageError("--text",
                      fmt::format("gives a prompt, and so does {}", options.positional()[0]),
                      "leave one of them out");
+  }
+  if (!options.positional().empty() && std::filesystem::is_directory(options.positional()[0])) {
+    throw UsageError(options.positional()[0], "is a folder, but a token stream is expected",
+                     "give packed data through a pipe: qlbin cat FOLDER | qlgen -m CHECKPOINT");
   }
   if (options.has("text")) {
     options.refuse({"open", "prompts"}, "--{}", "applies to prompts from a token stream",

@@ -1,6 +1,9 @@
 // Declares the option tables of the tools, and checks options that belong together.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "base/options.h"
 
 ql::ToolTable qltok_table();
@@ -10,6 +13,12 @@ ql::ToolTable qltrain_table();
 void check_qltrain(const ql::Options& options);
 ql::ToolTable qleval_table();
 void check_qleval(const ql::Options& options);  // likewise
+// Holds what qleval evaluates, and on which data. Both come from options and from positional
+// arguments: a shell expands `-m runs/*/best` to -m with one checkpoint, and further ones without.
+struct QlevalInputs {
+  std::vector<std::string> checkpoints, data;
+};
+QlevalInputs qleval_inputs(const ql::Options& options);
 ql::ToolTable qlctx_table();
 ql::ToolTable qlgen_table();
 void check_qlgen(const ql::Options& options);  // likewise

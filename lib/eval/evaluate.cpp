@@ -136,14 +136,15 @@ static TokenSource part_of(const TokenSource& whole, std::int64_t begin, std::in
     read(begin + position, count, out, cursor);
   };
   if (whole.document_starts) {
-    const auto starts = std::make_shared<std::vector<std::int64_t>>();
+    const auto starts = std::make_shared<std::optional<std::vector<std::int64_t>>>();
     part.document_starts = [all = whole.document_starts, starts, begin,
                             end]() -> const std::vector<std::int64_t>& {
-      starts->clear();
+      if (*starts) return **starts;  // every step asks
+      std::vector<std::int64_t>& own = starts->emplace();
       for (const std::int64_t start : all()) {
-        if (start >= begin && start < end) starts->push_back(start - begin);
+        if (start >= begin && start < end) own.push_back(start - begin);
       }
-      return *starts;
+      return own;
     };
   }
   return part;

@@ -38,14 +38,19 @@ std::vector<std::int64_t> count_tokens(const TokenSource& source, std::int64_t v
   return counts;
 }
 
-Unigram::Unigram(const TokenSource& source, std::int64_t vocab_size,
-                 const TargetProgress& progress) {
-  const std::vector<std::int64_t> counts = count_tokens(source, vocab_size, progress);
-  const double log_total = std::log(static_cast<double>(source.tokens + vocab_size));
-  losses_.reserve(counts.size());
-  for (const std::int64_t count : counts) {
-    losses_.push_back(log_total - std::log(static_cast<double>(count + 1)));
-  }
+Unigram::Unigram(const TokenSource& source, std::int64_t vocab_size, const TargetProgress& progress)
+    : vocab_size_(vocab_size),
+      loss_of_others_(std::log(static_cast<double>(source.tokens + vocab_size))) {
+  for_each_piece(source, 0, vocab_size, [&](std::int64_t begin, const auto& ids) {
+    for (const std::int64_t id : ids) ++losses_[id];
+    if (progress) progress(begin + static_cast<std::int64_t>(ids.size()));
+  });
+  for (auto& [id, count] : losses_) count = loss_of_others_ - std::log(count + 1);
+}
+
+double Unigram::loss(std::int64_t id) const {
+  const auto found = losses_.find(id);
+  return found == losses_.end() ? loss_of_others_ : found->second;
 }
 
 Evaluation Unigram::evaluate(const TokenSource& source, const EvaluationOptions& options) const {
@@ -54,14 +59,13 @@ Evaluation Unigram::evaluate(const TokenSource& source, const EvaluationOptions&
   Evaluation result;
   result.batch = 1;
   std::vector<double> losses;
-  for_each_piece(source, 1, static_cast<std::int64_t>(losses_.size()),
-                 [&](std::int64_t begin, const auto& ids) {
-                   losses.clear();
-                   for (const std::int64_t id : ids) losses.push_back(loss(id));
-                   const auto count = static_cast<std::int64_t>(ids.size());
-                   add_losses({begin, ids.data(), losses.data(), count}, options, result);
-                   if (options.progress) options.progress(result.targets);
-                 });
+  for_each_piece(source, 1, vocab_size_, [&](std::int64_t begin, const auto& ids) {
+    losses.clear();
+    for (const std::int64_t id : ids) losses.push_back(loss(id));
+    const auto count = static_cast<std::int64_t>(ids.size());
+    add_losses({begin, ids.data(), losses.data(), count}, options, result);
+    if (options.progress) options.progress(result.targets);
+  });
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

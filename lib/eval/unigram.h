@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "eval/data_set.h"
@@ -25,14 +26,17 @@ class Unigram {
   Unigram(const TokenSource& source, std::int64_t vocab_size, const TargetProgress& progress = {});
 
   // Returns -ln p(id) in nats.
-  double loss(std::int64_t id) const { return losses_[static_cast<std::size_t>(id)]; }
+  double loss(std::int64_t id) const;
 
   // Scores the same targets as evaluate() of a network: all tokens except the first. It uses only
   // the options `unknown`, `sink`, `progress` and `first_target`.
   Evaluation evaluate(const TokenSource& source, const EvaluationOptions& options = {}) const;
 
  private:
-  std::vector<double> losses_;  // of every id
+  std::int64_t vocab_size_;
+  double loss_of_others_;
+  // Only of ids that occur: data may state a vocabulary that is far larger than the data.
+  std::unordered_map<std::int64_t, double> losses_;
 };
 
 }  // namespace ql::eval

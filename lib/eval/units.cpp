@@ -2,6 +2,7 @@
 
 #include "eval/units.h"
 
+#include "base/strings.h"
 #include "eval/scorers.h"
 
 namespace ql::eval {
@@ -90,13 +91,14 @@ class Words {
     if (!open_) return false;
     if (single_ || alone_ || is_eos(id)) return true;
     const std::string& next = bytes_of(id);
-    const bool has_word = text_.find_first_not_of(kBlanks) != std::string::npos;
-    return has_word && !next.empty() && (is_blank(next.front()) || is_blank(text_.back()));
+    return has_word_ && !next.empty() && (is_blank(next.front()) || is_blank(text_.back()));
   }
   void put(std::int64_t id) {
     open_ = true;
     alone_ = is_eos(id);
-    text_ += bytes_of(id);
+    const std::string& bytes = bytes_of(id);
+    has_word_ = has_word_ || bytes.find_first_not_of(kBlanks) != std::string::npos;
+    text_ += bytes;
   }
   bool open() const { return open_; }
   bool knows_nothing() const { return bytes_.empty(); }
@@ -106,13 +108,12 @@ class Words {
     const std::size_t end = text_.find_last_not_of(kBlanks);
     std::string word = text_.substr(begin, end == std::string::npos ? 0 : end + 1 - begin);
     text_.clear();
-    open_ = alone_ = false;
+    open_ = alone_ = has_word_ = false;
     return word;
   }
 
  private:
   static constexpr const char* kBlanks = " \t\n\v\f\r";
-  static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
   bool is_eos(std::int64_t id) const { return eos_ && id == static_cast<std::int64_t>(*eos_); }
   // Returns "" for an id outside the vocabulary; the scorer refuses such an id.
   const std::string& bytes_of(std::int64_t id) const {
@@ -123,9 +124,10 @@ class Words {
 
   TokenTexts bytes_;
   std::optional<shard::TokenId> eos_;
-  bool single_;         // every token is a word
-  bool open_ = false;   // there are tokens in the word
-  bool alone_ = false;  // the last token is <eos>
+  bool single_;            // every token is a word
+  bool open_ = false;      // there are tokens in the word
+  bool alone_ = false;     // the last token is <eos>
+  bool has_word_ = false;  // the text is more than whitespace
   std::string text_;
 };
 
