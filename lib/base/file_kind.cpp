@@ -156,8 +156,6 @@ Match match_binary(const Row& row, std::string_view head) {
   return Match::kYes;
 }
 
-bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
 void skip_blanks(std::string_view& text) {
   while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
 }

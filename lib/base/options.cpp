@@ -112,11 +112,7 @@ double Options::real(const std::string& name) const {
 }
 
 std::vector<std::int64_t> Options::integers(const std::string& name) const {
-  const Option& wanted = option(name);
-  const bool list = wanted.type == OptionType::kIntegerList;
-  if (!list && !(wanted.type == OptionType::kInteger && wanted.repeatable)) {
-    misuse(name, "is not a list of whole numbers");
-  }
+  if (option(name).type != OptionType::kIntegerList) misuse(name, "is not a list of whole numbers");
   std::vector<std::int64_t> all;
   for (const std::string& value : values(name)) {
     const auto items = parse_integer_list(value).value();

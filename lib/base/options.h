@@ -87,8 +87,7 @@ class Options {
   std::string text(const std::string& name) const;  // kText, kFile, kFolder, kChoice
   std::int64_t integer(const std::string& name) const;
   double real(const std::string& name) const;
-  // Returns the items of all uses of a kIntegerList or a repeatable kInteger, or nothing if the
-  // option has no value.
+  // Returns the items of all uses of a kIntegerList, or nothing if the option has no value.
   std::vector<std::int64_t> integers(const std::string& name) const;
   // Returns one text per use of a repeatable option, or nothing if the option has no value.
   std::vector<std::string> texts(const std::string& name) const;

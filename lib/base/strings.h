@@ -53,6 +53,10 @@ std::optional<unsigned char> parse_byte_token(std::string_view token);
 // Replaces every `pattern` in the text by `by`.
 std::string replaced(std::string_view text, std::string_view pattern, std::string_view by);
 
+// Returns true for the ASCII blanks: space, tab, line feed, vertical tab, form feed, carriage
+// return.
+inline bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
 // UTF-8 means here what the Unicode standard defines (chapter 3, table 3-7): no overlong forms, no
 // surrogates, nothing above U+10FFFF.
 

@@ -12,6 +12,7 @@ std::vector<Cluster> clusters(const Network& network) {
   std::vector<Cluster> all;
   std::int64_t begin = 0;
   std::int64_t width = network.embedding_width();
+  const std::vector<bool> tied = network.resolved_tie_projs();
   for (std::size_t i = 0; i <= network.cutoffs.size(); ++i) {
     Cluster cluster;
     cluster.begin = begin;
@@ -19,7 +20,7 @@ std::vector<Cluster> clusters(const Network& network) {
     cluster.width = width;
     cluster.projected =
         width != network.d_model || (!shares_embedding(network) && network.proj_same_dim);
-    cluster.tied_projection = network.resolved_tie_projs()[i];
+    cluster.tied_projection = tied[i];
     all.push_back(cluster);
     begin = cluster.end;
     width /= network.div_val;
@@ -113,6 +114,7 @@ std::vector<std::int64_t> propose_cutoffs(const Network& network,
   std::vector<Best> best;
   Network tried = network;
   std::int64_t width = network.embedding_width();
+  const std::vector<bool> tied = network.resolved_tie_projs();
   for (std::size_t number = 0; number <= kMostCutoffs && width >= 1; ++number) {
     tried.cutoffs.clear();
     tried.tie_projs.clear();

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/strings.h"
+
 namespace ql::text {
 
 // Words are separated by whitespace characters, here called blanks. A vocabulary states which
@@ -20,8 +22,6 @@ enum class Blanks {
   kUnicode,
 };
 constexpr auto names_of(Blanks) { return std::array{"ascii", "unicode"}; }
-
-inline bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 // These functions return the length in bytes of the blank that begins at text[position], or 0 for
 // another character. `position` must be less than text.size(). unicode_blank_at() finds only blanks
