@@ -245,7 +245,7 @@ inline void check_scored(const Scored& scored, const Ids& ids,
   auto found = scored.losses.begin();
   for (const auto& [position, loss] : expected) {
     REQUIRE(found->first == position);
-    worst = std::max(worst, std::abs((found++)->second - loss));
+    worst = test::larger(worst, std::abs((found++)->second - loss));
     all.add(loss);
     if (ids.at(static_cast<std::size_t>(position)) != kUnknownId) known.add(loss);
   }

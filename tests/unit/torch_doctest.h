@@ -18,3 +18,13 @@
 #undef FAIL
 
 #include <doctest/doctest.h>
+
+#include <cmath>
+
+namespace ql::test {
+
+// Returns the larger number, and NaN if one of them is NaN: std::max() may lose it, so that a
+// largest error would look small.
+inline double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+
+}  // namespace ql::test

@@ -94,7 +94,7 @@ TEST_CASE("evaluate: losses equal those of a single stream in float32" *
         model, network.lengths, tokens.narrow(1, 0, kLength + 2), tokens.narrow(1, 1, kLength + 2));
     double error = 0, largest = 0;
     for (const auto& [position, loss] : exact.losses) {
-      error = std::max(error, std::abs(stream[0][position - 1].item<double>() - loss));
+      error = test::larger(error, std::abs(stream[0][position - 1].item<double>() - loss));
       largest = std::max(largest, loss);
     }
     const double least = test::kLeastError * std::numeric_limits<float>::epsilon() * largest;
@@ -234,7 +234,7 @@ TEST_CASE("warm_up_segments: one segment of warm-up less would be noticed") {
       const Piece late{
           {ids.begin() + from, ids.begin() + start + lengths.segment + 1}, from, start - from + 1};
       for (const auto& [position, loss] : read_pieces(model, lengths, {late}).losses) {
-        worst = std::max(worst, std::abs(loss - expected.losses.at(position)));
+        worst = test::larger(worst, std::abs(loss - expected.losses.at(position)));
       }
     }
     CHECK(worst >= 1e-6);

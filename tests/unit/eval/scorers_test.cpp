@@ -88,8 +88,8 @@ TEST_CASE("StreamScorer: computing in pieces gives the losses of a single stream
     const std::vector<double> columns = read(model, ids, 7).losses;
     double difference = 0;
     for (std::size_t i = 1; i < ids.size(); ++i) {
-      difference = std::max(
-          {difference, std::abs(layerwise[i] - expected[i]), std::abs(columns[i] - expected[i])});
+      difference = test::larger(difference, std::abs(layerwise[i] - expected[i]));
+      difference = test::larger(difference, std::abs(columns[i] - expected[i]));
     }
     CHECK(difference < 1e-11);
   }

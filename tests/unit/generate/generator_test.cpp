@@ -87,7 +87,7 @@ TEST_CASE("Generator: the probabilities of a continuation are those of the compl
           const double of_stream =
               expected[0][length + token.position - 1][static_cast<std::int64_t>(token.id)]
                   .item<double>();
-          largest = std::max(largest, std::abs(of_stream - token.log_probability));
+          largest = test::larger(largest, std::abs(of_stream - token.log_probability));
         }
         // The log probabilities are float32.
         CHECK(largest < 1e-4);
@@ -147,7 +147,7 @@ TEST_CASE("Generator: sliding windows give the probabilities of an evaluation wi
           for (const GeneratedToken& token : tokens) {
             if (token.sample != sample) continue;
             const double loss = losses[static_cast<std::size_t>(length + token.position)];
-            largest = std::max(largest, std::abs(loss + token.log_probability));
+            largest = test::larger(largest, std::abs(loss + token.log_probability));
           }
           // The log probabilities are float32.
           CHECK(largest < 1e-4);

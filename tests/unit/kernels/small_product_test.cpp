@@ -194,7 +194,7 @@ void check_product(const Version& version, Random& random) {
       for (std::int64_t k = 0; k < inner; ++k) {
         sum += static_cast<double>(a[i * product.a_row + k * product.a_inner]) * b[k * b_row + n];
       }
-      largest = std::max(largest, std::abs(sum - static_cast<double>(c[at])));
+      largest = test::larger(largest, std::abs(sum - static_cast<double>(c[at])));
     }
   }
   CHECK(largest < 100 * static_cast<double>(std::numeric_limits<Real>::epsilon()));
@@ -228,7 +228,7 @@ void check_exponentials(machine::VectorVersion version) {
     const double least = sizeof(Real) == 4 ? -87 : -800;
     const double expected = std::exp(std::max(least, static_cast<double>(numbers[i])));
     if (expected > 0) {
-      largest = std::max(largest, std::abs(static_cast<double>(found[i]) / expected - 1));
+      largest = test::larger(largest, std::abs(static_cast<double>(found[i]) / expected - 1));
     }
   }
   CHECK(largest < 2 * static_cast<double>(std::numeric_limits<Real>::epsilon()));

@@ -75,7 +75,7 @@ void compare_with_oracle(at::ScalarType type, double tolerance, double decay = 0
       for (std::size_t i = 0; i < weights[p].size(); ++i) {
         const double gradient = gradient_at(static_cast<std::int64_t>(i), step) * scale;
         weights[p][i] = oracles[p][i].update(weights[p][i], gradient, rate);
-        worst = std::max(worst, std::abs(weights[p][i] - wide.data_ptr<double>()[i]));
+        worst = test::larger(worst, std::abs(weights[p][i] - wide.data_ptr<double>()[i]));
       }
     }
     CHECK(worst < tolerance);
@@ -105,7 +105,7 @@ class SteadyGradients {
     for (std::size_t i = 0; i < oracles.size(); ++i) {
       const auto place = static_cast<std::int64_t>(i);
       const auto compare = [&](const at::Tensor& found, double expected) {
-        worst = std::max(worst, std::abs(found[place].item<double>() / expected - 1));
+        worst = test::larger(worst, std::abs(found[place].item<double>() / expected - 1));
       };
       compare(moments[0].tensor, oracles[i].first);
       compare(moments[1].tensor, oracles[i].second);

@@ -42,7 +42,7 @@ double distance(const std::vector<nn::NamedTensor>& a, const std::vector<nn::Nam
   for (std::size_t i = 0; i < a.size(); ++i) {
     REQUIRE(a[i].name == b[i].name);
     const at::Tensor difference = a[i].tensor.detach().cpu() - b[i].tensor.detach().cpu();
-    largest = std::max(largest, difference.abs().max().item<double>());
+    largest = test::larger(largest, difference.abs().max().item<double>());
   }
   return largest;
 }

@@ -155,25 +155,23 @@ TEST_CASE("DeviceTrainer: several processes train on a device each as one does")
   }
 }
 
-TEST_CASE("CpuTrainer: a gradient that is not finite in one process stops all, without an update") {
+// Trains a step by two processes, of which one has a gradient that is not finite. `make` makes the
+// trainer of a process, and `spoil` gives a parameter such a gradient.
+template <typename Make, typename Spoil>
+static void check_not_finite(const Make& make, const Spoil& spoil) {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(110, 23), 23, "made up", {});
   std::atomic<int> stopped{0}, unchanged{0};
-  if (!test::has_devices(2)) return;
   test::in_group(2, [&](machine::ProcessGroup& group) {
     shard::MultiReader reader({(scratch / "data").string()});
     Streams streams(reader, 3, 4, group.share_of(3));
-    DeviceTrainer learner(test::tiny_xl(), test::tiny_config(), {test::device(&group)}, &group);
-    const at::Tensor& last = learner.model().parameters().back().tensor;
+    const std::unique_ptr<TrainedNetwork> learner = make(group);
+    const at::Tensor& last = learner->model().parameters().back().tensor;
+    if (group.rank() == 1) spoil(last);
     const at::Tensor before = last.detach().clone();
-    if (group.rank() == 1) {
-      last.register_hook([](const at::Tensor& gradient) {
-        return gradient * std::numeric_limits<double>::infinity();
-      });
-    }
-    learner.step(streams, 0, 0.1);
     try {
-      learner.finish();
+      learner->step(streams, 0, 0.1);
+      learner->finish();
     } catch (const Diverged& error) {
       stopped += error.found().step == 0 && !std::isfinite(error.found().gradient_norm);
     }
@@ -181,6 +179,31 @@ TEST_CASE("CpuTrainer: a gradient that is not finite in one process stops all, w
   });
   CHECK(stopped == 2);
   CHECK(unchanged == 2);
+}
+
+TEST_CASE("CpuTrainer: a gradient that is not finite in one process stops all, without an update") {
+  check_not_finite(
+      [](machine::ProcessGroup& group) {
+        return std::make_unique<CpuTrainer>(test::tiny_xl(), test::tiny_config(), &group);
+      },
+      [](const at::Tensor& parameter) {
+        parameter.detach().view(-1)[0] = std::numeric_limits<double>::infinity();
+      });
+}
+
+TEST_CASE("DeviceTrainer: a gradient that is not finite in one process stops all") {
+  if (!test::has_devices(2)) return;
+  check_not_finite(
+      [](machine::ProcessGroup& group) {
+        const ComputeDevice compute{test::device(&group)};
+        return std::make_unique<DeviceTrainer>(test::tiny_xl(), test::tiny_config(), compute,
+                                               &group);
+      },
+      [](const at::Tensor& parameter) {
+        parameter.register_hook([](const at::Tensor& gradient) {
+          return gradient * std::numeric_limits<double>::infinity();
+        });
+      });
 }
 
 TEST_CASE("GradientExchange: adds up slices and processes, bucket by bucket") {

@@ -191,7 +191,7 @@ double largest_relative_difference(const std::vector<double>& a, const std::vect
   REQUIRE(a.size() == b.size());
   double largest = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    largest = std::max(largest, std::abs(a[i] - b[i]) / b[i]);
+    largest = test::larger(largest, std::abs(a[i] - b[i]) / b[i]);
   }
   return largest;
 }
