@@ -35,12 +35,12 @@ static std::string answer(const ql::Options& options) {
     options.refuse({"columns"}, "--{}", "applies to tables, not to --format svg",
                    "give --format tsv, or leave --{} out");
     const std::int64_t position = drawn_position(options, request);
-    return ql::ctx::draw_svg(ql::ctx::make_rows(request, "exact").front(), position);
+    return ql::ctx::draw_svg(ql::ctx::make_rows(request, "exact", options).front(), position);
   }
   if (options.given("position")) {
     throw ql::UsageError("--position", "applies to --format svg only", "add --format svg");
   }
-  return ql::ctx::render(ql::ctx::make_rows(request, options.text("method")), options);
+  return ql::ctx::render(ql::ctx::make_rows(request, options.text("method"), options), options);
 }
 
 static void report(const ql::Options& options) { ql::print(answer(options)); }

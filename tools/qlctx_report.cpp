@@ -93,35 +93,47 @@ std::string agreement(const std::optional<net::ContextLength>& paper,
   return paper && paper->minimum == measured.minimum ? "paper=measured" : "none";
 }
 
-void add_measured(const Request& request, std::vector<Row>& rows) {
+TableText make_table(const Options& options) {
+  return table_of(
+      options, {"arch", "segment", "memory", "compressed_memory", "min", "max", "mean", "paper_min",
+                "exact_min", "measured_min", "agree", "scales", "output_layers", "rate",
+                "parameters", "flops_per_token", "memory_states"});
+}
+
+void add_measured(const Request& request, std::vector<Row>& rows, const Options& options) {
   if (!request.has_sizes) {
     throw UsageError(
         "--method measured", "runs the network, whose sizes are unknown",
         "give --preset, --model, or all of --d-model, --n-head, --d-head and --d-inner");
   }
-  const std::vector<std::vector<std::int64_t>> measured = measure(request);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    Row& row = rows[i];
+  const auto add = [](Row& row, const std::vector<std::int64_t>& measured) {
     const std::vector<std::int64_t> lengths = net::exact_lengths(row.geometry);
     const net::ContextLength exact = net::range_of(lengths);
     std::optional<net::ContextLength> paper;
     if (net::has_paper_context(row.network)) {
       paper = net::paper_context(row.network, row.geometry.lengths);
     }
-    row.context = net::range_of(measured[i]);
+    row.context = net::range_of(measured);
     row.more["paper_min"] = paper ? Json(paper->minimum) : Json();
     row.more["paper_max"] = paper ? Json(paper->maximum) : Json();
     row.more["exact_min"] = exact.minimum;
     row.more["exact_max"] = exact.maximum;
     row.more["measured_min"] = row.context.minimum;
     row.more["measured_max"] = row.context.maximum;
-    row.more["agree"] = agreement(paper, exact, row.context, measured[i] == lengths);
-  }
+    row.more["agree"] = agreement(paper, exact, row.context, measured == lengths);
+  };
+  // Measuring takes minutes, so the columns are checked first.
+  Row example = rows.front();
+  add(example, net::exact_lengths(example.geometry));
+  make_table(options).check(row_to_json(example));
+  const std::vector<std::vector<std::int64_t>> measured = measure(request);
+  for (std::size_t i = 0; i < rows.size(); ++i) add(rows[i], measured[i]);
 }
 
 }  // namespace
 
-std::vector<Row> make_rows(const Request& request, const std::string& method) {
+std::vector<Row> make_rows(const Request& request, const std::string& method,
+                           const Options& options) {
   std::vector<Row> rows;
   for (const net::Lengths& lengths : request.lengths) {
     const net::Network& network = request.network;
@@ -144,15 +156,12 @@ std::vector<Row> make_rows(const Request& request, const std::string& method) {
                 stage.memory, stage.new_states);
     }
   }
-  if (method == "measured") add_measured(request, rows);
+  if (method == "measured") add_measured(request, rows, options);
   return rows;
 }
 
 std::string render(const std::vector<Row>& rows, const Options& options) {
-  TableText table = table_of(
-      options, {"arch", "segment", "memory", "compressed_memory", "min", "max", "mean", "paper_min",
-                "exact_min", "measured_min", "agree", "scales", "output_layers", "rate",
-                "parameters", "flops_per_token", "memory_states"});
+  TableText table = make_table(options);
   if (options.text("format") == "json") return render_json(rows);
   std::string text;
   for (const Row& row : rows) text += table.lines(row_to_json(row));

@@ -65,8 +65,10 @@ struct Row {
 
 // `method` is "paper", "exact" or "measured". Throws ConfigError for the first combination that
 // cannot be built. Throws UsageError for "measured" if the sizes of the network are unknown, and
-// for "paper" if its formula does not hold. Also throws the errors of measure().
-std::vector<Row> make_rows(const Request& request, const std::string& method);
+// for "paper" if its formula does not hold. Checks the columns of `options` before it measures.
+// Also throws the errors of measure().
+std::vector<Row> make_rows(const Request& request, const std::string& method,
+                           const Options& options);
 
 // Returns the rows in the format that --format names. "tsv" is a header line and one tab-separated
 // line per row, with "-" for unknown and inapplicable values. "json" is a list with one object per
