@@ -64,12 +64,18 @@ static void check_rows(const std::vector<std::vector<std::int64_t>>& rows,
 
 std::vector<std::vector<std::int64_t>> measure(const Request& request) {
   std::string output;
-  run_filter(libexec_program(kProgram), arguments_of(request), "", [&output](InputFile& file) {
+  const auto read_all = [&output](InputFile& file) {
     std::array<char, 4096> block{};
     while (const std::size_t count = file.read(block.data(), block.size())) {
       output.append(block.data(), count);
     }
-  });
+  };
+  try {
+    run_filter(libexec_program(kProgram), arguments_of(request), "", read_all, Terminal::kShared);
+  } catch (const AlreadyReported& failure) {
+    // Codes above 128 stand for signals.
+    throw AlreadyReported(failure.exit_code() > 128 ? failure.exit_code() : 1);
+  }
   const Json json = parse_json(output, kProgram);
   const JsonObject answer(json, kProgram);
   std::vector<std::vector<std::int64_t>> rows;

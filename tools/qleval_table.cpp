@@ -141,7 +141,7 @@ static void check_reset(const Options& options) {
   const std::string reset = options.has("reset") ? options.text("reset") : "";
   const bool by_unit = reset == "line" || reset == "doubled-line" || reset == "document";
   const std::optional<std::int64_t> tokens = parse_integer(reset);
-  if (!reset.empty() && !by_unit && !(tokens && *tokens > 0 && *tokens <= kLongest)) {
+  if (options.has("reset") && !by_unit && !(tokens && *tokens > 0 && *tokens <= kLongest)) {
     throw UsageError("--reset", fmt::format("expected a number of tokens from 1 to {}, 'line', "
                                             "'doubled-line' or 'document', found '{}'",
                                             kLongest, reset));

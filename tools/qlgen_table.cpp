@@ -112,7 +112,9 @@ void check_qlgen(const Options& options) {
                      fmt::format("gives a prompt, and so does {}", options.positional()[0]),
                      "leave one of them out");
   }
-  if (!options.positional().empty() && std::filesystem::is_directory(options.positional()[0])) {
+  std::error_code ignored;
+  if (!options.positional().empty() &&
+      std::filesystem::is_directory(options.positional()[0], ignored)) {
     throw UsageError(options.positional()[0], "is a folder, but a token stream is expected",
                      "give packed data through a pipe: qlbin cat FOLDER | qlgen -m CHECKPOINT");
   }

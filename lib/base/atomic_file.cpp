@@ -201,7 +201,10 @@ AtomicFile::AtomicFile(const fs::path& path, const std::string& device_advice)
       temporary_(path_),
       descriptor_(temporary_.path, O_WRONLY | O_CREAT | O_EXCL, path_.string(), "create") {
   struct stat old = {};
-  if (::stat(path_.c_str(), &old) == 0) ::fchmod(descriptor_, old.st_mode & kPermissions);
+  // The owner must be able to append.
+  if (::stat(path_.c_str(), &old) == 0) {
+    ::fchmod(descriptor_, (old.st_mode & kPermissions) | S_IRUSR | S_IWUSR);
+  }
 }
 
 void AtomicFile::write(const void* data, std::size_t size) {
@@ -285,10 +288,12 @@ AtomicFolder::AtomicFolder(const fs::path& path) : path_(folder_to_write(path)),
   if (::mkdir(temporary_.path.c_str(), 0777) != 0) {
     throw SystemError(path_.string(), "create", errno);
   }
-  struct stat old = {};
-  // Its owner must be able to fill it.
-  if (::stat(path_.c_str(), &old) == 0) {
-    ::chmod(temporary_.path.c_str(), (old.st_mode & kPermissions) | S_IRWXU);
+  struct stat old = {}, fresh = {};
+  // The owner must be able to fill the folder, and a parent folder may have passed on its setgid
+  // bit.
+  if (::stat(path_.c_str(), &old) == 0 && ::stat(temporary_.path.c_str(), &fresh) == 0) {
+    ::chmod(temporary_.path.c_str(),
+            (old.st_mode & kPermissions) | S_IRWXU | (fresh.st_mode & S_ISGID));
   }
 }
 

@@ -52,7 +52,8 @@ struct TemporaryPath {
 // Writes a file under a temporary name in the folder of its final name. commit() calls fsync for
 // the file, renames it, and calls fsync for the folder. Without commit() the destructor removes the
 // temporary file, so the final name never shows a half-written file. Symbolic links are followed. A
-// file that is replaced hands its permissions on, and so does a folder (AtomicFolder).
+// file that is replaced hands its permissions on, and so does a folder (AtomicFolder), but not the
+// files in it. The owner may always read and write.
 // Throws SystemError with the final path, and Error for a path that cannot be replaced. For a
 // device, a pipe, a socket or an open file (/dev/stdout) the Error advises `device_advice`.
 class AtomicFile {

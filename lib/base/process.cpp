@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -127,10 +128,9 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX leav
 namespace ql {
 
 // Starts a program with our environment and our standard error. `input` becomes its standard input,
-// and `output` the read end of a pipe from its standard output. The program gets its own process
-// group and no terminal signals. Throws SystemError.
+// and `output` the read end of a pipe from its standard output. Throws SystemError.
 static pid_t spawn(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                   int input, Descriptor& output) {
+                   int input, Descriptor& output, Terminal terminal) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
     throw SystemError(program.string(), "open a pipe", errno);
@@ -162,9 +162,9 @@ static pid_t spawn(const std::filesystem::path& program, const std::vector<std::
   sigaddset(&blocked, SIGTTOU);
   posix_spawnattr_setsigmask(&attributes, &blocked);
   posix_spawnattr_setpgroup(&attributes, 0);
+  const int group = terminal == Terminal::kApart ? POSIX_SPAWN_SETPGROUP : 0;
   posix_spawnattr_setflags(
-      &attributes,
-      static_cast<short>(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP));
+      &attributes, static_cast<short>(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | group));
 
   pid_t child = 0;
   const int problem =
@@ -180,12 +180,17 @@ static int exit_code_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-// Waits for a child and returns its status. Throws SystemError where SIGCHLD is ignored, because
-// the system then forgets how a child has ended.
-static int status_of(pid_t child, const std::filesystem::path& program) {
+// Waits for a child and returns its status. Calls on_signal() whenever a signal interrupts the
+// wait. Throws SystemError where SIGCHLD is ignored, because the system then forgets how a child
+// has ended.
+static int status_of(pid_t child, const std::filesystem::path& program,
+                     const std::function<void()>& on_signal) {
   int status = 0;
-  if (uninterrupted([&] { return ::waitpid(child, &status, 0); }) < 0) {
-    throw SystemError(program.string(), "find out how this program ended", errno);
+  while (::waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) {
+      throw SystemError(program.string(), "find out how this program ended", errno);
+    }
+    on_signal();
   }
   return status;
 }
@@ -206,26 +211,29 @@ void exec_program(const std::filesystem::path& program, char** arguments) {
 }
 
 void run_filter(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                std::string_view input, const std::function<void(InputFile& output)>& read) {
+                std::string_view input, const std::function<void(InputFile& output)>& read,
+                Terminal terminal) {
   const Descriptor memory(::memfd_create("input", MFD_CLOEXEC));
   if (memory < 0) throw SystemError(program.string(), "prepare the input of this program", errno);
   memory.write(input.data(), input.size(), program.string());
   ::lseek(memory, 0, SEEK_SET);
   Descriptor read_end;
-  // A terminal's interrupt goes to our process group, which does not include the child. We pass the
-  // signal on only one time, because a second signal would end the child at once.
-  const pid_t child = spawn(program, arguments, memory, read_end);
+  const pid_t child = spawn(program, arguments, memory, read_end, terminal);
+  // The signal is passed on only one time, because a second signal would end the child at once.
+  bool passed_on = false;
+  const auto pass_on = [&] {
+    if (stop_signal() != 0 && !std::exchange(passed_on, true)) ::kill(child, stop_signal());
+  };
   std::exception_ptr problem;
   try {
-    InputFile output(read_end, program.filename().string(),
-                     [child] { ::kill(child, stop_signal()); });
+    InputFile output(read_end, program.filename().string(), pass_on);
     read(output);
   } catch (...) {
     problem = std::current_exception();
   }
   // A child that still writes must not wait for a reader. The closed pipe ends it.
   read_end.close();
-  const int status = status_of(child, program);
+  const int status = status_of(child, program, pass_on);
   const int exit_code = exit_code_of(status);
   const bool by_closed_pipe = exit_code == 128 + SIGPIPE;
   if (WIFSIGNALED(status) && !by_closed_pipe) {

@@ -72,7 +72,12 @@ std::filesystem::path program_folder();
 // Interrupted when the signal passed on has ended it, and Error when another signal has ended it.
 // If read() throws, the program's output is closed. Then the exception of read() is thrown, unless
 // the program fails for another reason than the closed output.
+//
+// With Terminal::kApart the program gets no signals of the terminal, so that Ctrl-C reaches it
+// once, through us. With Terminal::kShared it gets them, too, and a second Ctrl-C ends both.
+enum class Terminal { kShared, kApart };
 void run_filter(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                std::string_view input, const std::function<void(InputFile& output)>& read);
+                std::string_view input, const std::function<void(InputFile& output)>& read,
+                Terminal terminal = Terminal::kApart);
 
 }  // namespace ql

@@ -140,11 +140,11 @@ static TokenSource part_of(const TokenSource& whole, std::int64_t begin, std::in
     part.document_starts = [all = whole.document_starts, starts, begin,
                             end]() -> const std::vector<std::int64_t>& {
       if (*starts) return **starts;  // every step asks
-      std::vector<std::int64_t>& own = starts->emplace();
+      std::vector<std::int64_t> own;
       for (const std::int64_t start : all()) {
         if (start >= begin && start < end) own.push_back(start - begin);
       }
-      return own;
+      return starts->emplace(std::move(own));
     };
   }
   return part;

@@ -114,7 +114,6 @@ std::vector<std::int64_t> propose_cutoffs(const Network& network,
   std::vector<Best> best;
   Network tried = network;
   std::int64_t width = network.embedding_width();
-  const std::vector<bool> tied = network.resolved_tie_projs();
   for (std::size_t number = 0; number <= kMostCutoffs && width >= 1; ++number) {
     tried.cutoffs.clear();
     tried.tie_projs.clear();

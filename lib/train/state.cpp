@@ -99,7 +99,7 @@ constexpr auto keys_of(const Best&) {
 
 constexpr auto keys_of(const SinceLog&) {
   return [](auto& since, const auto& row) {
-    row("steps", since.steps, {0}, kRequired);
+    row("steps", since.steps, {0, kMostSteps}, kRequired);
     row("loss_sum", since.loss_sum, {}, kRequired);
     row("gradient_norm_sum", since.gradient_norm_sum, {}, kRequired);
   };

@@ -138,17 +138,22 @@ TEST_CASE("run_filter: where SIGCHLD is ignored, the end of a filter is never gu
   std::signal(SIGCHLD, before);
 }
 
-TEST_CASE("run_filter: a filter that our stop ended before it had a handler") {
-  const auto ending = test::in_child([] {
-    install_signal_handlers();
-    try {
-      filtered("kill -s TERM $PPID; exec sleep 30");
-    } catch (const Interrupted& stop) {
-      return stop.signal_number() == SIGTERM ? 0 : 2;
-    }
-    return 1;
-  });
-  CHECK(ending.exit_code == 0);
+TEST_CASE("run_filter: a stop ends a filter without a handler, its output open or closed") {
+  for (const char* script : {"kill -s TERM $PPID; exec sleep 30",
+                             "exec >&-; sleep 0.3; kill -s TERM $PPID; exec sleep 30"}) {
+    CAPTURE(script);
+    const auto ending = test::in_child([script] {
+      install_signal_handlers();
+      ::alarm(20);
+      try {
+        filtered(script);
+      } catch (const Interrupted& stop) {
+        return stop.signal_number() == SIGTERM ? 0 : 2;
+      }
+      return 1;
+    });
+    CHECK(ending.exit_code == 0);
+  }
 }
 
 TEST_CASE("exec_program: a stop that comes while the next program loads waits for its handlers") {
