@@ -11,6 +11,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ql=$here/../ql
 [ -d "$ql/presets" ] || ql=$(dirname "$here") # as installed
 program=$(basename "$0")
+# Options of single scripts, which $own_options names.
+widths='' first='' type=word tests=''
 
 # The first lines of a script are its help, and then comes this.
 usage() {
@@ -46,20 +48,21 @@ read_options() {
   while [ $# -gt 0 ]; do
     case $1 in
       --help | -h) usage && exit 0 ;;
-      --data | --budget | --output | --presets | --seeds | --widths | --part | --type | --test | --set | --device | --precision | --bin)
-        [ $# -ge 2 ] || wrong "$1 needs a value" ;;
+      --data | --budget | --output | --presets | --seeds | --set | --device | --precision | --bin) ;;
+      --widths | --part | --type | --test) [[ " $own_options " == *" $1 "* ]] || wrong "unknown argument $1" ;;
       *) wrong "unknown argument $1" ;;
     esac
+    [ $# -ge 2 ] || wrong "$1 needs a value"
     case $1 in
       --data) corpus=$(realpath -e -- "$2") || exit 1 ;;
       --budget) budget=$2 ;;
       --output) output=$2 ;;
       --presets) presets=$2 ;;
       --seeds) seeds=${2//,/ } ;;
-      --widths) [ -v widths ] || wrong "unknown argument $1" && widths=${2//,/ } ;;
-      --part) [ -v first ] || wrong "unknown argument $1" && first=$2 ;;
-      --type) [ -v type ] || wrong "unknown argument $1" && type=$2 ;;
-      --test) [ -v tests ] || wrong "unknown argument $1" && tests=$2 ;;
+      --widths) widths=${2//,/ } ;;
+      --part) first=$2 ;;
+      --type) type=$2 ;;
+      --test) tests=$2 ;;
       --set)
         [[ $2 != seed=* ]] || wrong "--set $2: expected another key; give --seeds ${2#seed=}"
         settings+=("$2") ;;
@@ -95,9 +98,8 @@ say() { printf '[%d:%02d] %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*" >&2; }
 
 # prepare: changes to the folder of the corpus, makes the shards and sets $data, those of the training.
 prepare() {
-  local tokens_are=${type:-word}
   output=$output/$(basename "${corpus:-novels}")
-  [ "$tokens_are" = word ] || output+=-$tokens_are
+  [ "$type" = word ] || output+=-$type
   mkdir -p "$output"
   cd "$output"
   # If scripts run at the same time, one of them makes the shards.
@@ -120,9 +122,9 @@ prepare() {
   if [ ! -e vocab.json ]; then
     # A corpus with <unk> has been rid of its rare words.
     if grep -qm 1 -w '<unk>' "$corpus/train.txt"; then rare=1; fi
-    if [ "$tokens_are" = byte ]; then rare=''; fi
+    if [ "$type" = byte ]; then rare=''; fi
     say "the vocabulary"
-    qltok vocab --quiet --type "$tokens_are" ${rare:+--min-count $rare} -o vocab.json "$corpus/train.txt"
+    qltok vocab --quiet --type "$type" ${rare:+--min-count $rare} -o vocab.json "$corpus/train.txt"
   fi
   for part in train valid test; do
     if [ ! -e data/$part/manifest.json ]; then
@@ -131,7 +133,7 @@ prepare() {
     fi
   done
   data=data/train
-  if [ -n "${first:-}" ]; then
+  if [ -n "$first" ]; then
     data=data/train-$first runs=$runs,part=$first
     [ -e "$data/manifest.json" ] || qlbin cat --quiet --range "0:$first" data/train | qlbin pack --quiet -o "$data"
   fi
@@ -155,8 +157,9 @@ train() {
   local run=$runs/$1 preset=$ql/presets/$2.json set=("${@:3}" "${settings[@]}") arguments=() setting made_of found
   made_of="preset $2, ${set[*]} ${device[*]}, data"
   made_of+=$(sed -n 's/.*"data_hash": *"\(.*\)".*/ \1/p' "$data/manifest.json")
-  # A folder without this file does not record what was trained.
-  found=$(cat "$run/made-of" 2>/dev/null || echo "$made_of")
+  found=$made_of
+  # A call that qltrain refused has trained nothing.
+  if [ -e "$run/made-of" ] && [ -e "$run/log.jsonl" ]; then found=$(cat "$run/made-of"); fi
   [ "$found" = "$made_of" ] ||
     fail "$output/$run: expected '$made_of', found '$found'; give another --output, or remove this folder"
   [ ! -e "$run/finished" ] || return 0
