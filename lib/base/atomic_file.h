@@ -53,9 +53,9 @@ struct TemporaryPath {
 // the file, renames it, and calls fsync for the folder. Without commit() the destructor removes the
 // temporary file, so the final name never shows a half-written file. Symbolic links are followed. A
 // file that is replaced hands its permissions on, and so does a folder (AtomicFolder), but not the
-// files in it. The owner may always read and write.
-// Throws SystemError with the final path, and Error for a path that cannot be replaced. For a
-// device, a pipe, a socket or an open file (/dev/stdout) the Error advises `device_advice`.
+// files in it. The owner may always read and write. Throws SystemError with the final path, and
+// Error for a path that cannot be replaced. For a device, a pipe, a socket or an open file
+// (/dev/stdout) the Error advises `device_advice`.
 class AtomicFile {
  public:
   explicit AtomicFile(const fs::path& path,

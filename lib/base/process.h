@@ -64,6 +64,10 @@ std::filesystem::path program_folder();
 // not end the program silently.
 [[noreturn]] void exec_program(const std::filesystem::path& program, char** arguments);
 
+// Says whether a program gets the signals of our terminal. If kShared, a second Ctrl-C ends it and
+// us. If kApart, Ctrl-C reaches the program once, through us.
+enum class Terminal { kShared, kApart };
+
 // Runs `program` (a path: PATH is not searched) with these arguments, without a shell and with our
 // environment. Its standard input is `input`, its standard error is ours, and read() is called with
 // the stream of its output. A signal that asks us to stop is passed on to the program once, and
@@ -72,10 +76,6 @@ std::filesystem::path program_folder();
 // Interrupted when the signal passed on has ended it, and Error when another signal has ended it.
 // If read() throws, the program's output is closed. Then the exception of read() is thrown, unless
 // the program fails for another reason than the closed output.
-//
-// With Terminal::kApart the program gets no signals of the terminal, so that Ctrl-C reaches it
-// once, through us. With Terminal::kShared it gets them, too, and a second Ctrl-C ends both.
-enum class Terminal { kShared, kApart };
 void run_filter(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                 std::string_view input, const std::function<void(InputFile& output)>& read,
                 Terminal terminal = Terminal::kApart);
