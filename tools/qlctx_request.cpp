@@ -126,9 +126,13 @@ Request request_from_file(const Options& options, const std::string& source) {
   request.has_sizes = true;
   if (source == "model") {
     namespace fs = std::filesystem;
-    fs::path folder = options.text("model");
-    if (!fs::is_directory(folder)) folder = folder.parent_path();
-    request.checkpoint = folder.empty() ? "." : folder.string();
+    const fs::path path = options.text("model");
+    // The weights beside a file of another name may belong to another network.
+    if (fs::is_directory(path)) {
+      request.checkpoint = path.string();
+    } else if (path.filename() == "model.json") {
+      request.checkpoint = path.has_parent_path() ? path.parent_path().string() : ".";
+    }
   }
   request.network = source == "model" ? net::read_model_file(options.text("model")).network
                                       : network_of_preset(options);
