@@ -323,12 +323,19 @@ void refuse_row(const Row& row, std::string_view head, Content expected, const s
   }
   if (row.kind == FileKind::kOwnJson) {
     const std::size_t begin = head.find("\"ql-") + 1;
-    kind =
-        fmt::format("a file of the format {}", head.substr(begin, head.find('"', begin) - begin));
-    advice =
-        expected == Content::kNames
-            ? "name the file on the command line, without --files-from"
-            : "give a vocabulary with --vocab or --counts, packed data through qlbin cat FOLDER";
+    const std::string_view format = head.substr(begin, head.find('"', begin) - begin);
+    kind = fmt::format("a file of the format {}", format);
+    if (expected == Content::kNames) {
+      advice = "name the file on the command line, without --files-from";
+    } else if (format == "ql-manifest") {
+      advice = expected == Content::kText
+                   ? "get the text of its folder with qlbin cat FOLDER | qltok decode"
+                   : "give its folder through a pipe: qlbin cat FOLDER";
+    } else if (format == "ql-vocabulary") {
+      advice = expected == Content::kText
+                   ? "give a vocabulary with --vocab or --counts"
+                   : "make a token stream with it: qltok encode --vocab VOCAB TEXT";
+    }
   }
   if (row.kind == FileKind::kTokenStream && expected != Content::kText) {
     advice = expected == Content::kVocabulary
