@@ -124,18 +124,18 @@ Request request_from_file(const Options& options, const std::string& source) {
   refuse_beside_file(options, source, {"arch", "scales", "layers", "output-layers", "rate"});
   Request request;
   request.has_sizes = true;
-  if (source == "model") {
-    namespace fs = std::filesystem;
-    const fs::path path = options.text("model");
-    // The weights beside a file of another name may belong to another network.
-    if (fs::is_directory(path)) {
-      request.checkpoint = path.string();
-    } else if (path.filename() == "model.json") {
-      request.checkpoint = path.has_parent_path() ? path.parent_path().string() : ".";
-    }
+  if (source != "model") {
+    request.network = network_of_preset(options);
+    return request;
   }
-  request.network = source == "model" ? net::read_model_file(options.text("model")).network
-                                      : network_of_preset(options);
+  const std::filesystem::path path = options.text("model");
+  request.network = net::read_model_file(path).network;
+  // The weights beside a file of another name may belong to another network.
+  if (std::filesystem::is_directory(path)) {
+    request.checkpoint = path.string();
+  } else if (path.filename() == "model.json") {
+    request.checkpoint = path.has_parent_path() ? path.parent_path().string() : ".";
+  }
   return request;
 }
 
