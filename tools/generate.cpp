@@ -229,6 +229,7 @@ void generate_text(const Options& options) {
   const nn::ModelPrecision in_precision(model, precision);
   generate::GenerationOptions rules =
       generation_options(options, NamedTokens{header, input.name()}, line_end);
+  rules.model = folder;
   rules.stride = options.has("stride") ? options.integer("stride")
                                        : generate::usual_stride(at_lengths.geometry());
   generate::Generator generator(at_lengths, input.name(), rules);

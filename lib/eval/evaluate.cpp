@@ -15,6 +15,13 @@
 
 namespace ql::eval {
 
+NotFinite::NotFinite(const std::string& model, std::optional<std::int64_t> position)
+    : Error(model,
+            fmt::format("the network's output{} is not finite",
+                        position ? fmt::format(" for token {}", *position) : ""),
+            "its weights are too large to compute with: use another checkpoint; with --precision "
+            "float16, float32 may help") {}
+
 void LossSums::add(double loss) {
   ++targets;
   nll += loss;
@@ -171,7 +178,8 @@ static Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSo
       plan_columns(segments, warm_up_segments(model.geometry()), group.size());
   const auto own = static_cast<std::size_t>(group.rank());
   Evaluation result;
-  int stopped = 0;  // the signal that stopped this process; 0: none
+  int stopped = 0;              // the signal that stopped this process; 0: none
+  std::int64_t not_finite = 0;  // processes that threw NotFinite
   if (own < columns.size()) {
     const Column& column = columns[own];
     const std::int64_t begin = column.read_from * segment;
@@ -197,6 +205,8 @@ static Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSo
       result = evaluate_alone(model, part_of(source, begin, end), alone);
     } catch (const Interrupted& stop) {
       stopped = stop.signal_number();
+    } catch (const NotFinite&) {
+      not_finite = 1;
     }
     result.warm_up += (column.score_from - column.read_from) * segment;
   }
@@ -204,7 +214,9 @@ static Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSo
   // stopped.
   stopped = group.agree_on_stop(stopped);
   if (stopped != 0) throw Interrupted(stopped);
-  add_up(group, {&result.targets, &result.known.targets, &result.warm_up});
+  add_up(group, {&result.targets, &result.known.targets, &result.warm_up, &not_finite});
+  // All processes throw, so a training diverges in all of them.
+  if (not_finite > 0) throw NotFinite(options.model);
   add_up(group, {&result.nll, &result.squares, &result.known.nll, &result.known.squares});
   return result;
 }

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "eval/data_set.h"
 #include "machine/process_group.h"
 #include "net/geometry.h"
@@ -47,6 +49,22 @@ struct Evaluation : LossSums {
   // Adds the evaluation of another text with the same settings.
   void add(const Evaluation& other);
 };
+
+// An output of a network is infinite or not a number. Weights that are too large give such outputs,
+// although the weights themselves are finite.
+class NotFinite : public Error {
+ public:
+  // `model` names the network and may be empty. `position` is that of the token that the output
+  // predicts, if it is known.
+  explicit NotFinite(const std::string& model, std::optional<std::int64_t> position = {});
+};
+
+// Throws NotFinite unless `value` is finite. All who compute outputs call this with a loss or with
+// the logarithm of a probability, before they use it. Both contain the logarithm of the softmax's
+// sum, so they show an output that is not finite without a search through all logits.
+inline void require_finite(double value, const std::string& model, std::int64_t position) {
+  if (!std::isfinite(value)) throw NotFinite(model, position);
+}
 
 struct LikelyToken {
   std::int64_t id = 0;
@@ -127,6 +145,7 @@ struct EvaluationOptions {
   std::optional<Unit> alone = {};
   Begin begin = {};
   std::optional<shard::TokenId> unknown;  // the vocabulary's <unk>
+  std::string model;                      // name of the network in messages; may be empty
   TargetSink sink;                        // if given, gets the scored targets
   TargetProgress progress;
   // If given, the map gets the attention of every layer. A query comes from a state of one or

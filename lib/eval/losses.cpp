@@ -92,10 +92,15 @@ void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluat
   targets.count -= skipped;
   targets.likeliest += skipped * targets.top;
   for (std::int64_t i = 0; i < targets.count; ++i) {
+    require_finite(targets.losses[i], options.model, targets.position + i);
     result.add(targets.losses[i]);
     if (!options.unknown || targets.ids[i] != static_cast<std::int64_t>(*options.unknown)) {
       result.known.add(targets.losses[i]);
     }
+  }
+  for (std::int64_t i = 0; i < targets.count * targets.top; ++i) {
+    require_finite(targets.likeliest[i].log_probability, options.model,
+                   targets.position + i / targets.top);
   }
   if (options.sink && targets.count > 0) options.sink(targets);
 }

@@ -29,7 +29,8 @@ std::vector<LikelyToken> likeliest_in_blocks(const nn::Model& model, const at::T
 std::int64_t rows_of_likeliest(const nn::Model& model, const at::Tensor& states, std::int64_t top);
 
 // Adds the losses of targets to `result` and hands the targets to options.sink. Targets before
-// options.first_target are left out.
+// options.first_target are left out. Throws NotFinite for a loss, or for a likely token's
+// probability, that is not finite.
 void add_losses(ScoredTargets targets, const EvaluationOptions& options, Evaluation& result);
 
 // Computes the losses of states [rows, d_model] for the targets `ids`. Hands targets and losses to

@@ -6,7 +6,10 @@
 
 namespace ql::eval {
 
-static Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+// Returns null for a NaN, which stands for a figure that is not known. A perplexity can be
+// infinite, because e to the power of a finite loss may exceed every double; JSON then has null,
+// too.
+static Json if_known(double value) { return std::isnan(value) ? Json(nullptr) : Json(value); }
 
 // Returns true if the losses cover the counted text. The first token of a stream, and of each unit
 // that is read without a begin token, has no loss. One missing token is negligible; one missing
@@ -17,7 +20,7 @@ static bool covers_text(const DataSet& data, const Evaluation& result) {
 }
 
 // Returns the nll per unit (word, byte, target, ...). If the number of units is 0 or not known,
-// returns NaN, which finite() turns into null.
+// returns NaN, which if_known() turns into null.
 static double per_unit(double nll, std::int64_t units) {
   return units > 0 ? nll / static_cast<double>(units) : std::nan("");
 }
@@ -61,10 +64,10 @@ static void add_text_figures(Json& row, const std::optional<shard::TextCounts>& 
   row["characters"] = if_counted(text.characters);
   row["unknown"] = if_counted(text.unknown);
   row["unknown_rate"] = if_counted(static_cast<double>(text.unknown) / static_cast<double>(tokens));
-  row["word_perplexity"] = finite(std::exp(per_unit(nll, text.words)));
-  row["byte_perplexity"] = finite(std::exp(per_unit(nll, text.bytes)));
-  row["bits_per_byte"] = finite(per_unit(nll, text.bytes) / ln2);
-  row["bits_per_character"] = finite(per_unit(nll, text.characters) / ln2);
+  row["word_perplexity"] = if_known(std::exp(per_unit(nll, text.words)));
+  row["byte_perplexity"] = if_known(std::exp(per_unit(nll, text.bytes)));
+  row["bits_per_byte"] = if_known(per_unit(nll, text.bytes) / ln2);
+  row["bits_per_character"] = if_known(per_unit(nll, text.characters) / ln2);
 }
 
 // Adds the figures for the targets that are not <unk>. Figures per word need a vocabulary of words,
@@ -79,10 +82,10 @@ static void add_known_figures(Json& row, const DataSet& data, const Evaluation& 
   const std::int64_t words =
       data.vocabulary.type == "word" && text.words > 0 ? text.words - unknown : 0;
   row["unknown_targets"] = has_unknown ? Json(unknown) : Json();
-  row["known_perplexity"] = finite(known.perplexity());
-  row["known_standard_error"] = finite(known.standard_error());
-  row["known_word_perplexity"] = finite(std::exp(per_unit(known.nll, words)));
-  row["known_bits_per_byte"] = finite(per_unit(known.nll, text.bytes) / std::log(2.0));
+  row["known_perplexity"] = if_known(known.perplexity());
+  row["known_standard_error"] = if_known(known.standard_error());
+  row["known_word_perplexity"] = if_known(std::exp(per_unit(known.nll, words)));
+  row["known_bits_per_byte"] = if_known(per_unit(known.nll, text.bytes) / std::log(2.0));
 }
 
 Json report_row(const EvaluatedModel& model, const DataSet& data, const Evaluation& result) {
@@ -92,9 +95,9 @@ Json report_row(const EvaluatedModel& model, const DataSet& data, const Evaluati
   add_subject(row, model, result);
   row["tokens"] = data.source.tokens;
   row["targets"] = result.targets;
-  row["nll"] = finite(result.nll);
-  row["perplexity"] = finite(result.perplexity());
-  row["standard_error"] = finite(result.standard_error());
+  row["nll"] = if_known(result.nll);
+  row["perplexity"] = if_known(result.perplexity());
+  row["standard_error"] = if_known(result.standard_error());
   add_text_figures(row, data.counts, data.source.tokens,
                    covers_text(data, result) ? result.nll : std::nan(""));
   add_known_figures(row, data, result);
@@ -102,7 +105,9 @@ Json report_row(const EvaluatedModel& model, const DataSet& data, const Evaluati
   row["warm_up"] = result.warm_up;
   row["precision"] = model.precision ? Json(to_text(*model.precision)) : Json();
   row["tokens_per_second"] =
-      finite(std::round(static_cast<double>(result.targets) / result.seconds));
+      result.seconds > 0
+          ? if_known(std::round(static_cast<double>(result.targets) / result.seconds))
+          : Json();
   return row;
 }
 
@@ -122,12 +127,12 @@ Json token_row(const ScoredTargets& targets, std::int64_t i, const TokenTexts& t
   row["position"] = targets.position + i;
   row["id"] = targets.ids[i];
   row["token"] = text_of(targets.ids[i]);
-  row["loss"] = finite(targets.losses[i]);
+  row["loss"] = if_known(targets.losses[i]);
   for (std::int64_t rank = 1; rank <= targets.top; ++rank) {
     const LikelyToken& likely = targets.likeliest[i * targets.top + rank - 1];
     row[fmt::format("id_{}", rank)] = likely.id;
     row[fmt::format("token_{}", rank)] = text_of(likely.id);
-    row[fmt::format("log_probability_{}", rank)] = finite(likely.log_probability);
+    row[fmt::format("log_probability_{}", rank)] = if_known(likely.log_probability);
   }
   return row;
 }
@@ -138,8 +143,8 @@ Json unit_row(const UnitSum& sum) {
   if (sum.text) row["word"] = *sum.text;
   row["targets"] = sum.targets;
   row["unknown_targets"] = sum.unknown_targets;
-  row["nll"] = finite(sum.nll);
-  row["perplexity"] = finite(std::exp(per_unit(sum.nll, sum.targets)));
+  row["nll"] = if_known(sum.nll);
+  row["perplexity"] = if_known(std::exp(per_unit(sum.nll, sum.targets)));
   return row;
 }
 

@@ -25,7 +25,8 @@ struct EvaluatedModel {
 };
 
 // Returns a flat object, with the same keys in the same order for every row (qleval(1) explains the
-// keys). A figure that is not known, does not apply or is not finite is null.
+// keys). A figure that is not known or does not apply is null. A perplexity that exceeds
+// every double is infinite.
 Json report_row(const EvaluatedModel& model, const DataSet& data, const Evaluation& result);
 
 // Returns a row of the attention table: a head's attention at one distance (nn/measure.h).

@@ -128,6 +128,7 @@ Evaluation evaluate_network(const nn::Model& model, const std::string& name,
     return observe(title, data, options, [&](EvaluationOptions of_row) {
       of_row.lengths = lengths;
       of_row.attention_map = map;
+      of_row.model = name;
       return evaluate(model, data.source, of_row);
     });
   });
@@ -247,6 +248,7 @@ Json run_one_pass(const SweepOptions& options, const std::vector<Checkpoint>& ch
   Progress progress(fmt::format("{}, {}", checkpoint.name, options.data.front()), "tokens");
   UnitOptions unit_options{options, unit, token_sink};
   unit_options.lengths = checkpoint.lengths.front();
+  unit_options.model = checkpoint.name;
   unit_options.progress = [&progress](std::int64_t done) { progress.update(done); };
   const UnitScores scores = with_attention_map(
       options, model.network(), unit_options.lengths, [&](nn::AttentionMap* map) {

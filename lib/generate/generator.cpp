@@ -141,10 +141,7 @@ class Samples {
     const double uniform =
         uniform_number(options_.seed, stream, static_cast<std::uint64_t>(position_));
     const shard::TokenId id = sample.sampler.choose(logits, vocabulary, sample.recent, uniform);
-    if (!std::isfinite(log_probabilities[id])) {
-      throw Error("the network's output", "is not finite",
-                  "check the weights; on a GPU, --precision float32 may help");
-    }
+    eval::require_finite(log_probabilities[id], options_.model, position_);
     sample.made.push_back({sample.number, position_, id, log_probabilities[id]});
     sample.recent.put(id);
     sample.in_a_row = id == options_.until ? sample.in_a_row + 1 : 0;

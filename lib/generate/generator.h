@@ -17,6 +17,7 @@ namespace ql::generate {
 
 struct GenerationOptions {
   SamplingRules rules;
+  std::string model;  // name of the network in messages; may be empty
   std::uint64_t seed = 1;
   std::int64_t samples = 1;             // continuations of each prompt
   std::int64_t tokens = 0;              // maximum for each sample
@@ -62,7 +63,7 @@ class Generator {
   void put(const shard::TokenId* ids, std::size_t count);
   std::int64_t prompt_tokens() const { return position_; }
   // Ends the prompt, which must not be empty, and generates its samples. Throws Interrupted, and
-  // Error if the network's output is not finite.
+  // eval::NotFinite (eval/evaluate.h) with the position in the sample.
   void generate(const Sink& sink, const Pause& pause);
   const std::string& name() const { return name_; }
 

@@ -192,6 +192,9 @@ score() {
     say "scoring $runs/$1 with $2/$3/$4"
     read_network "$runs/$1/best=$2/${3#-}/${4#-}"
     qleval --quiet -m "$checkpoint" --data data/test "${lengths[@]}" "${device[@]}" >"$table.new"
+    # Means of an infinite perplexity are of no use, and awk reads it as 0.
+    [[ $(column perplexity <"$table.new") =~ ^[0-9] ]] ||
+      fail "$runs/$1: the perplexity of the test text is $(column perplexity <"$table.new"), as $output/$table.new has it: the training has diverged"
     mv "$table.new" "$table"
   fi
 }

@@ -68,9 +68,10 @@ for my $ratio (split /,/, $ratios) {
       my @hardest = sort {$baseline->[$b] <=> $baseline->[$a] || $a <=> $b} @all;
       my $count = int($ratio * @all) || 1;
       my @counted = @hardest[0 .. $count - 1];
-      my $short = exp mean($network, $context, $baseline, @counted);
-      my $long = exp mean($network, $context + 1, $baseline, @counted);
-      my $gain = ($short - $long) / $short;
+      my $short = mean($network, $context, $baseline, @counted);
+      my $long = mean($network, $context + 1, $baseline, @counted);
+      # The gain in perplexity, without the perplexities, which may be beyond every double.
+      my $gain = 1 - exp($long - $short);
       $found //= $context * $step if $gain < $threshold;
       push @lines, join("\t", $network, $ratio, $context * $step, sprintf('%.5f', $gain));
     }

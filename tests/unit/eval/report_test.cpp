@@ -159,18 +159,33 @@ TEST_CASE("report_row: figures with and without <unk>") {
   }
 }
 
-TEST_CASE("report_row: figures that are not known or not finite are null") {
-  Evaluation result = four_losses();
-  result.nll = 1e6;  // a perplexity beyond double precision
-  const Json row = report_row({"data/train", std::nullopt, {}, 100}, data_set(5), result);
+TEST_CASE("report_row: figures that are not known are null") {
+  const Json row = report_row({"data/train", std::nullopt, {}, 100}, data_set(5), four_losses());
   CHECK(row["arch"] == "unigram");
   for (const char* key :
        {"segment", "memory", "compressed_memory", "context", "context_min", "context_max", "words",
         "bytes", "characters", "unknown", "unknown_rate", "word_perplexity", "byte_perplexity",
-        "bits_per_byte", "bits_per_character", "perplexity"}) {
+        "bits_per_byte", "bits_per_character"}) {
     CAPTURE(key);
     CHECK(row[key].is_null());
   }
+}
+
+TEST_CASE("report_row: a perplexity beyond every double is infinite, and null in JSON") {
+  DataSet data = data_set(5);
+  data.counts = shard::TextCounts{48, 40, 6, 2, 1};
+  data.vocabulary.type = "word";
+  data.vocabulary.unk = 3;
+  Evaluation result = four_losses();
+  result.nll = result.known.nll = 1e6;
+  const Json row = report_row({"data/train", std::nullopt, {}, 100}, data, result);
+  for (const char* key : {"perplexity", "word_perplexity", "byte_perplexity", "known_perplexity",
+                          "known_word_perplexity"}) {
+    CAPTURE(key);
+    CHECK(TableText(key, false).lines(row) == std::string(key) + "\ninf\n");
+    CHECK(json_line(row).find(fmt::format("\"{}\":null", key)) != std::string::npos);
+  }
+  CHECK(row["bits_per_byte"].get<double>() == doctest::Approx(1e6 / 48 / std::log(2)));
 }
 
 TEST_CASE("report_row: every row has the same keys, and a text without words no word perplexity") {

@@ -275,9 +275,12 @@ TEST_CASE("Generator: an output that is not finite is an error, not a token") {
   const nn::ModelAtLengths at_lengths(model, network.lengths);
   GenerationOptions options;
   options.tokens = 1;
+  options.model = "broken";
   Generator generator(at_lengths, "prompt", options);
-  CHECK_THROWS_WITH_AS(made(generator, prompt_of(3, 1)),
-                       doctest::Contains("the network's output: is not finite"), Error);
+  CHECK_THROWS_WITH_AS(
+      made(generator, prompt_of(3, 1)),
+      doctest::Contains("broken: the network's output for token 0 is not finite; "),
+      eval::NotFinite);
 }
 
 TEST_CASE("Generator: a continuation ends with the token of options.until") {
