@@ -2,6 +2,8 @@
 
 #include "generate/sampling.h"
 
+#include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "kernels/dropout_kernel.h"
@@ -53,7 +55,9 @@ shard::TokenId Sampler::choose(const float* logits, std::int64_t count, const Re
   const auto largest = std::max_element(weights_.begin(), weights_.end());
   const auto likeliest = static_cast<shard::TokenId>(largest - weights_.begin());
   if (rules_.temperature == 0) return likeliest;
-  weigh(weights_.data(), count, *largest, static_cast<float>(1 / rules_.temperature));
+  // With an infinite factor the largest logit, whose power is 0, would get the weight NaN.
+  const double factor = std::min(1 / rules_.temperature, double{std::numeric_limits<float>::max()});
+  weigh(weights_.data(), count, *largest, static_cast<float>(factor));
   const bool filters = rules_.top_k > 0 || rules_.top_p < 1 || rules_.min_p > 0;
   if (filters) keep_likeliest();
   const auto draw = [&](std::size_t among, const auto& id_at) {

@@ -186,6 +186,16 @@ TEST_CASE("Sampler: temperature 0 takes the likeliest token, the first of equals
   CHECK(Sampler(penalty).choose(logs.data(), 4, recent, 0.99) == 1);
 }
 
+TEST_CASE("Sampler: a temperature near 0 chooses among the likeliest tokens") {
+  const std::vector<float> logs = logarithms({0.1, 0.4, 0.4, 0.1});
+  SamplingRules rules = rules_with(&SamplingRules::temperature, 1e-300);
+  for (const std::int64_t top : {0, 3}) {
+    rules.top_k = top;
+    CHECK(Sampler(rules).choose(logs.data(), 4, RecentTokens(4, 0), 0.4) == 1);
+    CHECK(Sampler(rules).choose(logs.data(), 4, RecentTokens(4, 0), 0.6) == 2);
+  }
+}
+
 TEST_CASE("Sampler: a vocabulary of one token, tokens without probability, the interval's ends") {
   const float none = -std::numeric_limits<float>::infinity();
   const std::vector<float> logs = {none, 0, none};
