@@ -190,25 +190,37 @@ void DeviceStep::forget() {
   for (const nn::NamedTensor& state : memory_.named()) state.tensor.zero_();
 }
 
-void DeviceStep::compute(std::int64_t number) {
+StepLoss DeviceStep::forward(std::int64_t number, nn::Memory& memory) {
   const std::int64_t rows = rows_.count, row = at_lengths_.geometry().lengths.segment + 1;
   nn::StepOptions options = step_options(config_, number, rows_.first);
   options.scale_weights = input_.scale_weights().to(at::kFloat);
   if (model_.network().reset_memory_at_documents) {
     options.age_tensor = input_.ids.narrow(0, rows * row, rows);
   }
+  const nn::ModelPrecision precision(model_, config_.precision);
+  return step_loss(at_lengths_, input_.ids.narrow(0, 0, rows * row).view({rows, row}), memory,
+                   options, config_);
+}
+
+void DeviceStep::compute(std::int64_t number) {
   nn::Memory memory = memory_;
-  StepLoss loss;
-  {
-    const nn::ModelPrecision precision(model_, config_.precision);
-    loss = step_loss(at_lengths_, input_.ids.narrow(0, 0, rows * row).view({rows, row}), memory,
-                     options, config_);
-  }
+  const StepLoss loss = forward(number, memory);
   (loss.total * loss_scale_.factor()).backward();
   const std::vector<nn::NamedTensor> kept = memory_.named(), next = memory.named();
   for (std::size_t i = 0; i < kept.size(); ++i) kept[i].tensor.copy_(next[i].tensor);
   loss_ = loss.loss.detach().to(at::kDouble);
   gradient_ = adam_.take_gradient();
+}
+
+double DeviceStep::loss_of(std::int64_t number, bool forgets) {
+  const at::NoGradGuard no_gradient;
+  nn::Memory memory = forgets ? at_lengths_.start_memory(rows_.count) : memory_;
+  const at::Tensor loss = forward(number, memory).loss.to(at::kDouble);
+  if (group_ != nullptr) {
+    group_->sum(loss);
+    group_->await_device();
+  }
+  return loss.item<double>();
 }
 
 void DeviceStep::sum() {
@@ -287,7 +299,7 @@ DeviceTrainer::DeviceTrainer(const net::Network& network, const TrainingConfig& 
 
 DeviceTrainer::~DeviceTrainer() = default;
 
-StepResult DeviceTrainer::step(Streams& streams, std::int64_t step, double learning_rate) {
+void DeviceTrainer::fill_input(Streams& streams, std::int64_t step, double learning_rate) {
   if (group_ != nullptr) group_->await_device();
 #ifdef QL_CUDA
   // The last upload ends before `host_` is overwritten.
@@ -303,18 +315,31 @@ StepResult DeviceTrainer::step(Streams& streams, std::int64_t step, double learn
   }
   streams.read(step, ids);
   const nn::StepOptions options = step_options(config_, step, step_.rows().first);
-  last_step_ = step;
   host_.set_numbers(learning_rate, step,
                     nn::droppath_weights(step_.scales(), model_.network().droppath, options));
-
-  const auto upload = [&] {
-    step_.input().ids.copy_(host_.ids, /*non_blocking=*/true);
-    step_.input().numbers.copy_(host_.numbers, /*non_blocking=*/true);
-    if (streams.starts_epoch(step)) step_.forget();
-  };
   // A GPU draws its dropout masks from the seeded generator. The CPU's generator is seeded only so
   // that a test can observe the seed.
   nn::seed_generator(model_.options().device(), options);
+}
+
+void DeviceTrainer::upload() {
+  step_.input().ids.copy_(host_.ids, /*non_blocking=*/true);
+  step_.input().numbers.copy_(host_.numbers, /*non_blocking=*/true);
+}
+
+double DeviceTrainer::loss_of(Streams& streams, std::int64_t step) {
+  fill_input(streams, step, 0);
+  upload();
+  return step_.loss_of(step, streams.starts_epoch(step));
+}
+
+StepResult DeviceTrainer::step(Streams& streams, std::int64_t step, double learning_rate) {
+  fill_input(streams, step, learning_rate);
+  last_step_ = step;
+  const auto begin = [&] {
+    upload();
+    if (streams.starts_epoch(step)) step_.forget();
+  };
 #ifdef QL_CUDA
   if (cuda_) {
     const auto compute = [&] { step_.compute(step); };
@@ -323,13 +348,13 @@ StepResult DeviceTrainer::step(Streams& streams, std::int64_t step, double learn
       compute();
       update();
     };
-    cuda_->enqueue(upload,
+    cuda_->enqueue(begin,
                    group_ == nullptr ? CudaSteps::Parts{both} : CudaSteps::Parts{compute, update},
                    [&] { step_.sum(); });
     return {0, 0, 0};
   }
 #endif
-  upload();
+  begin();
   step_.compute(step);
   step_.sum();
   step_.update();

@@ -113,6 +113,9 @@ class DeviceStep {
   // to the means over the batch. `number` is the number of the step; only dropout on the CPU uses
   // it.
   void compute(std::int64_t number);
+  // Returns the loss that a step with this input would have, over all processes, and changes
+  // nothing. With `forgets` the step would begin with an empty memory.
+  double loss_of(std::int64_t number, bool forgets);
   // Sums loss and gradient over all processes, which must call this together
   // (machine/process_group.h).
   void sum();
@@ -131,6 +134,9 @@ class DeviceStep {
   const DeviceAdam& adam() const { return adam_; }
 
  private:
+  // Computes the loss of the input, and replaces `memory`.
+  StepLoss forward(std::int64_t number, nn::Memory& memory);
+
   nn::Model& model_;
   TrainingConfig config_;
   machine::ProcessGroup* group_;
@@ -168,6 +174,7 @@ class DeviceTrainer : public TrainedNetwork {
   ~DeviceTrainer() override;
 
   StepResult step(Streams& streams, std::int64_t step, double learning_rate) override;
+  double loss_of(Streams& streams, std::int64_t step) override;
   StepResult finish() override;
 
   nn::Memory memory() const override;
@@ -177,6 +184,10 @@ class DeviceTrainer : public TrainedNetwork {
   void set_updates(std::int64_t updates) override { step_.adam().set_steps(updates); }
 
  private:
+  // Prepares `host_` for a step, and the generator of dropout masks.
+  void fill_input(Streams& streams, std::int64_t step, double learning_rate);
+  void upload();
+
   DeviceStep step_;
   StepInput host_;              // for the next step, in pinned memory if the device is a GPU
   std::int64_t last_step_ = 0;  // the number of the step that was enqueued last

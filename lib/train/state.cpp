@@ -15,11 +15,14 @@ static std::string not_finite(double value) {
 }
 
 static std::string figures(const Divergence& found) {
-  if (!found.tensor.empty()) return "";
+  // A validation ends at the first loss that is not finite, and has no mean then.
+  if (!found.tensor.empty() || (found.validation && !std::isfinite(found.loss))) return "";
   // The sign of a NaN has no meaning.
   const auto number = [](double value) { return std::isnan(value) ? std::fabs(value) : value; };
-  std::string text = fmt::format(" (loss {:.4g}, gradient norm {:.3g}", number(found.loss),
-                                 number(found.gradient_norm));
+  std::string text = fmt::format(" (loss {:.4g}", number(found.loss));
+  if (found.gradient_norm) {
+    text += fmt::format(", gradient norm {:.3g}", number(*found.gradient_norm));
+  }
   const bool informative =
       std::any_of(found.layers.begin(), found.layers.end(),
                   [](const GroupNorm& layer) { return std::isfinite(layer.norm); });
@@ -32,25 +35,37 @@ static std::string figures(const Divergence& found) {
   return text + ")";
 }
 
-static std::string advice(OnDivergence tried, bool has_checkpoint) {
-  const std::string begin =
-      fmt::format("{} a lower learning_rate, more warmup_steps",
-                  has_checkpoint ? "go on with --resume and" : "start again with");
-  return tried == OnDivergence::kStop
-             ? begin + ", a small clip above 0, or, on the CPU, --set divergence=rollback"
-             : begin + ", or a small clip above 0";
+static std::string advice(const DivergedRun& run) {
+  std::string text = "start again with";
+  if (!run.checkpoint.empty()) {
+    text = fmt::format("go on with --resume, from {} of step {}, and", run.checkpoint,
+                       with_thousands(run.checkpoint_step));
+  }
+  const bool stopped = run.tried == OnDivergence::kStop;
+  text += fmt::format(" a lower learning_rate, more warmup_steps{} ", stopped ? "," : ", or");
+  text += run.clip > 0 ? fmt::format("a clip below {}", run.clip) : "a clip such as 0.25";
+  if (stopped) text += ", or, on the CPU, --set divergence=rollback";
+  if (!run.older.empty()) {
+    text += fmt::format("; if a resume diverges at once, rename {}: --resume then takes {}",
+                        run.doubtful, run.older);
+  }
+  return text;
 }
 
 std::string Divergence::reason() const {
   if (!tensor.empty()) return tensor + " holds NaN or infinite values";
-  if (!std::isfinite(loss)) return "the loss is " + not_finite(loss);
-  if (!std::isfinite(gradient_norm)) return "the gradient's norm is " + not_finite(gradient_norm);
-  return loss > largest_loss ? fmt::format("the loss has jumped above {:.4g}", largest_loss) : "";
+  const char* const which = validation ? "the validation loss" : "the loss";
+  if (!std::isfinite(loss)) {
+    return fmt::format("{} is {}", which, validation ? "not finite" : not_finite(loss));
+  }
+  if (gradient_norm && !std::isfinite(*gradient_norm)) {
+    return "the gradient's norm is " + not_finite(*gradient_norm);
+  }
+  return loss > largest_loss ? fmt::format("{} has jumped above {:.4g}", which, largest_loss) : "";
 }
 
-Diverged::Diverged(Divergence found, OnDivergence tried, bool has_checkpoint)
-    : Error(fmt::format("step {}", found.step + 1), found.reason() + figures(found),
-            advice(tried, has_checkpoint)),
+Diverged::Diverged(Divergence found, const DivergedRun& run)
+    : Error(fmt::format("step {}", found.step + 1), found.reason() + figures(found), advice(run)),
       found_(std::move(found)) {}
 
 void RunningLoss::add(double sum, std::int64_t count) {

@@ -34,23 +34,38 @@ struct GroupNorm {
 
 struct Divergence {
   std::int64_t step = 0;  // the number of the step, from 0
-  double loss = 0, gradient_norm = 0;
+  double loss = 0;
+  std::optional<double> gradient_norm = {};  // absent if only the loss was computed
   double largest_loss = std::numeric_limits<double>::infinity();  // a larger loss is a jump
   std::string tensor = {};  // name of a tensor that was not finite at a checkpoint; else empty
   std::vector<GroupNorm> layers = {};  // norms by group, if known
+  bool validation = false;             // `loss` is that of a validation after the step
 
+  // Returns true if the step was found before it changed the weights, and false if they are those
+  // after the step.
+  bool in_step() const { return tensor.empty() && !validation; }
   // Returns, for example, "the loss is not a number"; empty if nothing is wrong.
   std::string reason() const;
 };
 
-// When this is thrown, the weights are those before the step, with two exceptions: a tensor is not
-// finite (Divergence::tensor), or a device found a jump of the loss (train/device_step.h).
+// Holds what the advice after a divergence depends on.
+struct DivergedRun {
+  OnDivergence tried = OnDivergence::kStop;  // the run's setting of `divergence`
+  double clip = 0;                           // the run's setting
+  std::string checkpoint = {};               // from which --resume continues; empty: there is none
+  std::int64_t checkpoint_step = 0;
+  // If the weights of `checkpoint` gave the loss, every resume may diverge. Then `doubtful` lists
+  // all checkpoints with these weights, and `older` is the newest of the others, if any.
+  std::string doubtful = {}, older = {};
+};
+
+// When this is thrown, the weights are those before the step if Divergence::in_step() is true.
+// There is one exception: a device found a jump of the loss (train/device_step.h).
 class Diverged : public Error {
  public:
-  // `tried` is the run's setting of `divergence`. The advice in the message proposes a rollback
-  // only if `tried` is kStop, and a resume only if the run has a checkpoint.
-  explicit Diverged(Divergence found, OnDivergence tried = OnDivergence::kStop,
-                    bool has_checkpoint = true);
+  // The advice in the message proposes a rollback only if `run` did not try one, and a resume only
+  // if the run has a checkpoint.
+  explicit Diverged(Divergence found, const DivergedRun& run = {});
   const Divergence& found() const { return found_; }
 
  private:

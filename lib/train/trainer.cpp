@@ -213,6 +213,8 @@ eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
     return eval::evaluate(trained_->model(), eval::source_of(validation_data_), options);
   } catch (const Interrupted&) {
     throw;
+  } catch (const eval::NotFinite&) {
+    throw;
   } catch (const std::exception&) {
     // Damaged validation data must not cost the steps since the last checkpoint.
     save_before_failing();
@@ -223,11 +225,25 @@ eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
 void TrainingRun::validate() {
   finish_steps();
   const net::Lengths lengths = task_.config.evaluation_lengths(task_.network.lengths);
-  const eval::Evaluation result = evaluate(lengths);
+  Divergence found;
+  found.step = state_.step - 1;
+  found.validation = true;
+  const double jump = task_.config.loss_jump;
+  found.largest_loss = state_.running_loss.largest(jump);
+  if (state_.best) found.largest_loss = std::max(found.largest_loss, state_.best->loss + jump);
+  eval::Evaluation result;
+  try {
+    result = evaluate(lengths);
+    found.loss = result.mean();
+  } catch (const eval::NotFinite&) {
+    found.loss = std::nan("");
+  }
+  if (!found.reason().empty()) throw Diverged(found);
+  sound_step_ = state_.step;
   unsaved_ = true;
   state_.validation_step = state_.step;
   const double loss = result.mean();
-  const bool best = std::isfinite(loss) && (!state_.best || loss < state_.best->loss);
+  const bool best = !state_.best || loss < state_.best->loss;
   state_.since_best = best ? 0 : state_.since_best + 1;
   validation_seconds_ += result.seconds;
   ++validations_;
@@ -273,8 +289,31 @@ bool TrainingRun::has_better(double loss) const {
   }
 }
 
+// Throws Diverged if the next step would diverge. A step that destroys the weights has itself a
+// good loss, because the loss is computed before the weights change.
+void TrainingRun::require_sound() {
+  if (sound_step_ == state_.step) return;
+  Divergence found;
+  found.step = state_.step;
+  found.largest_loss = state_.running_loss.largest(task_.config.loss_jump);
+  try {
+    found.loss = trained_->loss_of(streams_, state_.step);
+  } catch (const SystemError&) {
+    if (task_.group != nullptr) throw;
+    return;  // training data that is unreadable must not cost the steps since the last checkpoint
+  } catch (const FormatError&) {
+    if (task_.group != nullptr) throw;
+    return;
+  }
+  // A tensor that is not finite explains the loss.
+  if (!std::isfinite(found.loss)) finite_memory(*trained_, state_.step);
+  if (!found.reason().empty()) throw Diverged(found);
+  sound_step_ = state_.step;
+}
+
 void TrainingRun::save(const std::filesystem::path& folder) {
   finish_steps();
+  require_sound();
   state_.elapsed = watch_.total();
   state_.processes = task_.group != nullptr ? task_.group->size() : 1;
   state_.epoch = streams_.epoch(state_.step);
@@ -337,9 +376,9 @@ static Json record_of(const Divergence& found, const TrainingState& state, OnDiv
                  {"step", found.step + 1},
                  {"cursor", state.cursor - (state.step - found.step)},
                  {"reason", found.reason()}};
-  if (found.tensor.empty()) {
-    record["loss"] = found.loss;
-    record["gradient_norm"] = found.gradient_norm;
+  if (found.tensor.empty()) record["loss"] = found.loss;
+  if (found.gradient_norm) {
+    record["gradient_norm"] = *found.gradient_norm;
     record["layers"] = Json::object();
     for (const GroupNorm& layer : found.layers) record["layers"][layer.name] = layer.norm;
   }
@@ -357,8 +396,7 @@ void TrainingRun::run() {
       return;
     } catch (const Diverged& error) {
       if (!recover(error.found())) {
-        throw Diverged(error.found(), task_.config.divergence,
-                       !newest_.empty() || !resumed_.empty());
+        throw Diverged(error.found(), diverged_run(error.found()));
       }
       log_warning("step {}: {}; {}", with_thousands(error.found().step + 1), error.found().reason(),
                   task_.config.divergence == OnDivergence::kSkip
@@ -368,9 +406,28 @@ void TrainingRun::run() {
   }
 }
 
+DivergedRun TrainingRun::diverged_run(const Divergence& found) const {
+  DivergedRun run{task_.config.divergence, task_.config.clip};
+  const std::vector<std::filesystem::path> checkpoints = newest_checkpoints(folder_.path());
+  if (checkpoints.empty()) return run;
+  run.checkpoint = checkpoints.front().string();
+  run.checkpoint_step = step_of(checkpoints.front()).value_or(0);
+  // These weights, of this number of steps, gave the loss.
+  const std::int64_t weights = found.in_step() ? found.step : found.step + 1;
+  if (run.checkpoint_step < weights) return run;
+  for (const std::filesystem::path& checkpoint : checkpoints) {
+    if (step_of(checkpoint).value_or(0) < run.checkpoint_step) {
+      run.older = checkpoint.string();
+      return run;
+    }
+    run.doubtful += (run.doubtful.empty() ? "" : " and ") + checkpoint.string();
+  }
+  return run;
+}
+
 // Returns false if the run has to end. The divergence is in the log in either case.
 bool TrainingRun::recover(const Divergence& found) {
-  const bool in_step = found.tensor.empty();
+  const bool in_step = found.in_step();
   OnDivergence action = task_.config.divergence;
   state_.divergences.add(found.step);
   if (action != OnDivergence::kStop && state_.divergences.too_many()) {
@@ -378,7 +435,7 @@ bool TrainingRun::recover(const Divergence& found) {
                 state_.divergences.recent.size(), state_.divergences.count);
     action = OnDivergence::kStop;
   }
-  // Only a step can be skipped, not broken weights.
+  // Only a step can be skipped. Broken weights stay.
   if (action == OnDivergence::kSkip && !in_step) action = OnDivergence::kStop;
   const Json record = record_of(found, state_, action, watch_.total());
   // A broken weight is found after the step that broke it, so state_.cursor has already advanced.

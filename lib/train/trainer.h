@@ -126,6 +126,7 @@ class TrainingRun {
 
   void run_steps();
   bool recover(const Divergence& found);
+  DivergedRun diverged_run(const Divergence& found) const;
   void roll_back(std::int64_t cursor);
   void leave_out_until(std::int64_t cursor);
 
@@ -143,6 +144,7 @@ class TrainingRun {
   void validate();
   bool has_better(double loss) const;
   bool checkpoint_due() const;
+  void require_sound();
   void save(const std::filesystem::path& folder);
   void require_same_weights();
   void save_unsaved();
@@ -156,12 +158,15 @@ class TrainingRun {
   const TrainingTask task_;        // `slices` and `passes` of its config are those of with_slices()
   MemoryEstimate memory_;          // estimated before any of it is allocated
   net::ModelFile description_;
-  CheckpointTexts texts_;  // of description_
+  CheckpointTexts texts_;   // of description_
   std::unique_ptr<TrainedNetwork> trained_;
   TrainingState state_;
   std::optional<RunLog> log_;
   Progress line_;
   bool unsaved_ = false;  // RUN/last is older than state_
+  // The weights after this step are known to be good: they are those of a checkpoint or of the
+  // start, or have predicted the validation data or the segment of the next step.
+  std::int64_t sound_step_ = 0;
   // A rollback returns to this checkpoint, the last one that this run wrote. Before the first one
   // it is the checkpoint that the run resumed from, if the number of rows has not changed. Empty:
   // there is none yet.

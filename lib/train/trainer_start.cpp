@@ -348,6 +348,7 @@ void TrainingRun::restore(const fs::path& checkpoint, Rows rows) {
   state_.data = data;
   state_.validation = validation;
   streams_.set_cursor(state_.step, state_.cursor);
+  sound_step_ = state_.step;
 }
 
 void TrainingRun::open_log() {

@@ -3,6 +3,7 @@
 
 #include "train/training_step.h"
 
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "train/device_step.h"
@@ -87,8 +88,20 @@ void CpuTrainer::set_own_memory(const nn::Memory& memory) {
   }
 }
 
-CpuTrainer::SliceResult CpuTrainer::run_slice(std::size_t slice, const at::Tensor& ids,
-                                              const nn::StepOptions& options) {
+CpuTrainer::Input CpuTrainer::read(Streams& streams, std::int64_t step) {
+  if (streams.starts_epoch(step)) set_own_memory(at_lengths_.start_memory(rows_.count));
+  Input input{at::empty({rows_.count, streams.segment() + 1}, at::kLong),
+              step_options(config_, step, rows_.first)};
+  if (model_.network().reset_memory_at_documents) {
+    // document_ages() comes first: after read() it would wait for the reading ahead that read()
+    // begins.
+    input.options.document_offsets = streams.document_ages(step);
+  }
+  streams.read(step, input.ids.data_ptr<std::int64_t>());
+  return input;
+}
+
+CpuTrainer::SliceResult CpuTrainer::run_slice(std::size_t slice, const Input& input) {
   std::vector<at::Tensor> parameters;
   for (const nn::NamedTensor& parameter : model_.parameters()) {
     parameters.push_back(parameter.tensor);
@@ -97,15 +110,16 @@ CpuTrainer::SliceResult CpuTrainer::run_slice(std::size_t slice, const at::Tenso
   SliceResult result;
   for (std::size_t pass = 0; pass < slices_[slice].size(); ++pass) {
     const RowRange& rows = slices_[slice][pass];
-    nn::StepOptions own = options;
+    nn::StepOptions own = input.options;
     own.first_row += rows.first;
-    if (!options.document_offsets.empty()) {
-      const auto first = options.document_offsets.begin() + rows.first;
+    if (!own.document_offsets.empty()) {
+      const auto first = input.options.document_offsets.begin() + rows.first;
       own.document_offsets.assign(first, first + rows.count);
     }
-    const StepLoss loss = step_loss(model, ids.narrow(0, rows.first, rows.count),
+    const StepLoss loss = step_loss(model, input.ids.narrow(0, rows.first, rows.count),
                                     memories_[slice][pass], own, config_);
     result.loss += loss.loss.item<double>();
+    if (!at::GradMode::is_enabled()) continue;
     if (shared_) {
       shared_->replicas.backward(slice, loss.total, pass + 1 == slices_[slice].size());
     } else {
@@ -116,50 +130,52 @@ CpuTrainer::SliceResult CpuTrainer::run_slice(std::size_t slice, const at::Tenso
   return result;
 }
 
-std::vector<CpuTrainer::SliceResult> CpuTrainer::run_slices(const at::Tensor& ids,
-                                                            const nn::StepOptions& options) {
+std::vector<CpuTrainer::SliceResult> CpuTrainer::run_slices(const Input& input) {
   std::vector<SliceResult> results(slices_.size());
   const nn::ModelPrecision precision(model_, config_.precision);
   if (slices_.size() == 1) {
-    results[0] = run_slice(0, ids, options);  // on all threads
+    results[0] = run_slice(0, input);  // on all threads
     return results;
   }
   machine::for_pieces(static_cast<std::int64_t>(slices_.size()), 1,
                       [&](std::int64_t slice, std::int64_t) {
                         const auto index = static_cast<std::size_t>(slice);
-                        results[index] = run_slice(index, ids, options);
+                        results[index] = run_slice(index, input);
                       });
   return results;
 }
 
-StepResult CpuTrainer::step(Streams& streams, std::int64_t step, double learning_rate) {
-  if (streams.starts_epoch(step)) set_own_memory(at_lengths_.start_memory(rows_.count));
-  nn::StepOptions options = step_options(config_, step, rows_.first);
-  if (model_.network().reset_memory_at_documents) {
-    // document_ages() comes first: after read() it would wait for the reading ahead that read()
-    // begins.
-    options.document_offsets = streams.document_ages(step);
-  }
-  const at::Tensor ids = at::empty({rows_.count, streams.segment() + 1}, at::kLong);
-  streams.read(step, ids.data_ptr<std::int64_t>());
+double CpuTrainer::sum_of_losses(const std::vector<SliceResult>& slices) const {
+  double sum = 0;
+  for (const SliceResult& slice : slices) sum += slice.loss;
+  if (group_ == nullptr) return sum;
+  const at::Tensor loss = at::full({1}, sum, at::kDouble);
+  group_->sum(loss);
+  return loss.item<double>();
+}
 
+double CpuTrainer::loss_of(Streams& streams, std::int64_t step) {
+  const at::NoGradGuard no_gradient;
   // A step makes new memories and does not change the old ones.
   const std::vector<std::vector<nn::Memory>> before = memories_;
-  const std::vector<SliceResult> results = run_slices(ids, options);
+  const std::vector<SliceResult> results = run_slices(read(streams, step));
+  memories_ = before;
+  return sum_of_losses(results);
+}
 
-  StepResult result;
+StepResult CpuTrainer::step(Streams& streams, std::int64_t step, double learning_rate) {
+  const Input input = read(streams, step);
+  const std::vector<std::vector<nn::Memory>> before = memories_;
+  const std::vector<SliceResult> results = run_slices(input);
+
   std::vector<Gradients> gradients;
-  for (const SliceResult& slice : results) {
-    result.loss += slice.loss;
-    gradients.push_back(slice.gradients);
-  }
+  for (const SliceResult& slice : results) gradients.push_back(slice.gradients);
   if (shared_) {
     gradients = {shared_->exchange.finish()};
     shared_->replicas.drop_gradients();
-    const at::Tensor loss = at::full({1}, result.loss, at::kDouble);
-    group_->sum(loss);
-    result.loss = loss.item<double>();
   }
+  StepResult result;
+  result.loss = sum_of_losses(results);
   result.gradient_norm = join_gradients(model_.parameters(), gradients);
   Divergence divergence{step, result.loss, result.gradient_norm, largest_loss()};
   if (!divergence.reason().empty()) {

@@ -50,6 +50,10 @@ class TrainedNetwork {
   // loss is above largest_loss(). The weights are then those before the step, except in the cases
   // that train/device_step.h describes.
   virtual StepResult step(Streams& streams, std::int64_t step, double learning_rate) = 0;
+  // Returns the loss that step() with these arguments would compute first, and changes nothing.
+  // Throws the errors of Streams::read(), but not Diverged: the loss may be infinite or NaN. Call
+  // finish() before.
+  virtual double loss_of(Streams& streams, std::int64_t step) = 0;
   // Waits for all steps and returns the losses that step() has not returned. Throws as step() does.
   // Call it before any other function that reads the network.
   virtual StepResult finish() { return {0, 0, 0}; }
@@ -106,6 +110,7 @@ class CpuTrainer : public TrainedNetwork {
   // the loss is above largest_loss(); weights, moments and memory are then those before the step,
   // and training can continue with another step.
   StepResult step(Streams& streams, std::int64_t step, double learning_rate) override;
+  double loss_of(Streams& streams, std::int64_t step) override;
 
   nn::Memory memory() const override;
   void set_memory(const nn::Memory& memory) override;
@@ -114,6 +119,10 @@ class CpuTrainer : public TrainedNetwork {
   void set_updates(std::int64_t updates) override { adam_.set_steps(updates); }
 
  private:
+  struct Input {
+    at::Tensor ids;  // [rows of this process, segment + 1]
+    nn::StepOptions options;
+  };
   // Holds the results of one slice (micro-batch) in a step.
   struct SliceResult {
     double loss = 0;  // the sum of StepLoss::loss (train/gradients.h) over the slice's passes
@@ -128,9 +137,13 @@ class CpuTrainer : public TrainedNetwork {
     Replicas replicas;
   };
   void set_own_memory(const nn::Memory& memory);
-  // `ids` are [rows of this process, segment + 1].
-  SliceResult run_slice(std::size_t slice, const at::Tensor& ids, const nn::StepOptions& options);
-  std::vector<SliceResult> run_slices(const at::Tensor& ids, const nn::StepOptions& options);
+  // Reads this process's rows of a step. At the start of an epoch, the memory becomes zeros.
+  Input read(Streams& streams, std::int64_t step);
+  // These compute losses and, unless gradients are disabled, gradients. They replace the memories.
+  SliceResult run_slice(std::size_t slice, const Input& input);
+  std::vector<SliceResult> run_slices(const Input& input);
+  // Returns the sum of the slices' losses over all processes.
+  double sum_of_losses(const std::vector<SliceResult>& slices) const;
 
   nn::ModelAtLengths at_lengths_;
   Adam adam_;

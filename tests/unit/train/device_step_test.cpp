@@ -356,6 +356,43 @@ TEST_CASE("DeviceTrainer: trains as the CPU's kernels do" * doctest::test_suite(
   }
 }
 
+TEST_CASE("TrainedNetwork: loss_of() is the loss of the step, and changes nothing" *
+          doctest::test_suite("numeric")) {
+  for (const net::Network& network : networks()) {
+    CAPTURE(net::to_text(network.architecture));
+    CAPTURE(net::to_text(network.pool));
+    CAPTURE(network.reset_memory_at_documents);
+    for (const bool on_cpu : {true, false}) {
+      CAPTURE(on_cpu);
+      const Data data;
+      const std::int64_t segment = network.lengths.segment;
+      Streams streams(*data.reader, 3, segment), others(*data.reader, 3, segment);
+      TrainingConfig config = test::tiny_config();
+      config.slices = on_cpu ? 2 : 1;
+      const auto make = [&]() -> std::unique_ptr<TrainedNetwork> {
+        if (on_cpu) return std::make_unique<CpuTrainer>(network, config);
+        return std::make_unique<DeviceTrainer>(network, config, ComputeDevice{test::device()});
+      };
+      const auto asked = make(), silent = make();
+      const auto run = [](TrainedNetwork& trained, Streams& from, std::int64_t step) {
+        const double loss = trained.step(from, step, 0.01).loss;
+        return loss + trained.finish().loss;
+      };
+      for (std::int64_t step = 0; step < 10; ++step) {  // an epoch begins inside
+        const double expected = asked->loss_of(streams, step);
+        CHECK(run(*asked, streams, step) == doctest::Approx(expected).epsilon(1e-5));
+        run(*silent, others, step);
+      }
+      CHECK(equal(copies(asked->model().parameters()), silent->model().parameters()));
+      CHECK(equal(copies(asked->moments()), silent->moments()));
+      asked->loss_of(streams, 10);
+      CHECK(equal(copies(asked->memory().named()), silent->memory().named()));
+      set(asked->model().parameters().front().tensor, std::numeric_limits<double>::infinity());
+      CHECK_FALSE(std::isfinite(asked->loss_of(streams, 10)));
+    }
+  }
+}
+
 TEST_CASE(
     "DeviceTrainer: a loss that is not finite stops the training, however late it is noticed") {
   const Data data;

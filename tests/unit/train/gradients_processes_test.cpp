@@ -173,7 +173,7 @@ static void check_not_finite(const Make& make, const Spoil& spoil) {
       learner->step(streams, 0, 0.1);
       learner->finish();
     } catch (const Diverged& error) {
-      stopped += error.found().step == 0 && !std::isfinite(error.found().gradient_norm);
+      stopped += error.found().step == 0 && !std::isfinite(error.found().gradient_norm.value());
     }
     unchanged += at::equal(last, before);
   });

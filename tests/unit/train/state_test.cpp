@@ -28,9 +28,6 @@ TEST_CASE("Divergence: the reason is given in words") {
           .find(
               "step 7: the gradient's norm is infinite (loss 3.2, gradient norm inf: word_emb 1.5, "
               "layers.0 inf); ") == 0);
-  CHECK(std::string(Diverged(found).what()).find("--set divergence=rollback") != std::string::npos);
-  CHECK(std::string(Diverged(found, OnDivergence::kRollback).what()).find("rollback") ==
-        std::string::npos);
   // When no norm is a number, the message has this once, and without a sign.
   const Divergence lost{6, -none, -none, kInfinity, "", {{"word_emb", none}, {"layers.0", -none}}};
   CHECK(std::string(Diverged(lost).what())
@@ -38,6 +35,36 @@ TEST_CASE("Divergence: the reason is given in words") {
   found.tensor = "layers.0.weight";
   CHECK(std::string(Diverged(found).what())
             .find("step 7: layers.0.weight holds NaN or infinite values; ") == 0);
+  // Only the loss is known when no gradient was computed.
+  CHECK(std::string(Diverged({6, 16.53, {}, 13.2}).what())
+            .find("step 7: the loss has jumped above 13.2 (loss 16.53); ") == 0);
+  Divergence validation{6, 16.53, {}, 13.2};
+  validation.validation = true;
+  CHECK(std::string(Diverged(validation).what())
+            .find("step 7: the validation loss has jumped above 13.2 (loss 16.53); ") == 0);
+  validation.loss = -none;
+  CHECK(std::string(Diverged(validation).what())
+            .find("step 7: the validation loss is not finite; ") == 0);
+}
+
+TEST_CASE("Diverged: the advice fits the run") {
+  const auto advice = [](const DivergedRun& run) {
+    const std::string text = Diverged({6, kInfinity, 1}, run).what();
+    return text.substr(text.find("; ") + 2);
+  };
+  const std::string same = " a lower learning_rate, more warmup_steps";
+  const std::string rollback = ", or, on the CPU, --set divergence=rollback";
+  CHECK(advice({}) == "start again with" + same + ", a clip such as 0.25" + rollback);
+  CHECK(advice({OnDivergence::kRollback}) ==
+        "start again with" + same + ", or a clip such as 0.25");
+  CHECK(advice({OnDivergence::kStop, 0.25, "run/last", 4000}) ==
+        "go on with --resume, from run/last of step 4,000, and" + same + ", a clip below 0.25" +
+            rollback);
+  CHECK(advice({OnDivergence::kSkip, 0, "run/last", 6, "run/last and run/best",
+                "run/step-00000003"}) ==
+        "go on with --resume, from run/last of step 6, and" + same +
+            ", or a clip such as 0.25; if a resume diverges at once, rename run/last and "
+            "run/best: --resume then takes run/step-00000003");
 }
 
 TEST_CASE("OnDivergence: actions have names") {

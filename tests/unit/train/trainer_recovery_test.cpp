@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 
 #include "base/error.h"
 #include "base/event_file.h"
@@ -404,6 +405,112 @@ TEST_CASE("train: weights that are not finite are never saved") {
       CHECK(page.divergences()[0]["cursor"] == 0);
     }
   }
+}
+
+// In step 11 the learning rate is so high that it destroys the weights. The loss of this step is
+// good, because it is computed before they change.
+TEST_CASE("train: weights that a step has destroyed are never saved") {
+  struct Case {
+    const char* name;
+    double learning_rate;
+    const char* said;
+    std::function<void(TrainingTask&)> saves;  // decides when a checkpoint would come
+  };
+  const Case cases[] = {
+      {"interval", 3, "step 12: the loss has jumped above ",
+       [](TrainingTask& task) { task.config.checkpoint_interval = 1; }},
+      {"minutes", 3, "step 12: the loss has jumped above ",
+       [](TrainingTask& task) { task.config.checkpoint_minutes = 1e-9; }},
+      {"--stop-at", 3, "step 12: the loss has jumped above ",
+       [](TrainingTask& task) { task.stop_at = 11; }},
+      {"infinite", 1e30, "step 12: the loss is not a number",
+       [](TrainingTask& task) { task.stop_at = 11; }},
+      {"validation", 3, "step 11: the validation loss has jumped above ",
+       [](TrainingTask& task) { task.config.steps = 11; }},
+      {"infinite validation", 1e30, "step 11: the validation loss is not finite; ",
+       [](TrainingTask& task) { task.config.eval_interval = 11; }},
+  };
+  for (const Case& one : cases) {
+    CAPTURE(one.name);
+    OddPage page(OnDivergence::kStop);
+    page.task.config.checkpoint_interval = 1000;
+    page.task.config.clip = 0.25;
+    page.task.config.warmup_steps = 0;
+    page.task.config.schedule = Schedule::kConstant;
+    page.task.config.decay_fraction = 0;
+    page.task.stop_at = 10;
+    page.train();
+    page.task.start = Start::kResume;
+    page.task.stop_at = 0;
+    const TrainingConfig good = page.task.config;
+    page.task.config.learning_rate = one.learning_rate;
+    one.saves(page.task);
+    const std::string said = page.refusal();
+    CHECK(said.find(one.said) == 0);
+    CHECK(said.find("go on with --resume, from " + (page.task.run / "last").string() +
+                    " of step 10, and a lower learning_rate") != std::string::npos);
+    CHECK(said.find("a clip below 0.25") != std::string::npos);
+    CHECK(read_state(page.task.run / "last").step == 10);
+    CHECK_FALSE(fs::exists(page.task.run / "best"));
+    const std::vector<Json> records = page.divergences();
+    REQUIRE(records.size() == 1);
+    CHECK(records[0]["action"] == "stop");
+    CHECK(records[0]["loss"].is_number() == (one.learning_rate == 3));
+    CHECK_FALSE(records[0].contains("layers"));
+    // The advice works.
+    page.task.config = good;
+    page.task.stop_at = 20;
+    CHECK(page.train().step == 20);
+  }
+}
+
+TEST_CASE("train: after a validation that diverged, a rollback continues and a skip cannot") {
+  for (const OnDivergence action : {OnDivergence::kSkip, OnDivergence::kRollback}) {
+    CAPTURE(to_text(action));
+    OddPage page(action);
+    page.task.config.learning_rate = 1e30;
+    page.task.config.warmup_steps = 0;
+    page.task.config.eval_interval = 1;
+    CHECK(page.refusal().find("step 1: the validation loss is not finite; ") == 0);
+    const std::vector<Json> records = page.divergences();
+    REQUIRE(records.size() == (action == OnDivergence::kSkip ? 1 : 11));
+    CHECK(records[0]["action"] == (action == OnDivergence::kSkip ? "stop" : "rollback"));
+    for (std::size_t i = 0; i < records.size(); ++i) CHECK(records[i]["cursor"] == i);
+  }
+}
+
+// The odd segments come after a checkpoint that no validation precedes, so it has to wait.
+TEST_CASE("train: a segment that diverges before a checkpoint is skipped like any other") {
+  OddPage page(OnDivergence::kSkip);
+  page.task.config.checkpoint_interval = 50;
+  CHECK(page.train().divergences.count == 2);
+  CHECK(page.divergences()[0]["step"] == 151);
+  CHECK(page.is_as_if_moved(150, 2));
+}
+
+TEST_CASE("train: a resume that diverges at once is advised to take an older checkpoint") {
+  OddPage page(OnDivergence::kStop);
+  page.task.config.loss_jump = 0;  // so weights that are destroyed are saved
+  page.task.config.keep_last = 2;
+  page.task.stop_at = 10;
+  page.train();
+  page.task.start = Start::kResume;
+  page.task.stop_at = 11;
+  const double good = page.task.config.learning_rate;
+  page.task.config.learning_rate = 3;
+  page.train();
+  page.task.config.learning_rate = good;
+  page.task.config.loss_jump = 3;
+  page.task.stop_at = 12;
+  const std::string said = page.refusal();
+  CHECK(said.find("step 12: the loss has jumped") == 0);
+  const fs::path last = page.task.run / "last", newest = step_folder(page.task.run, 11);
+  CHECK(said.find("rename " + last.string() + " and " + newest.string() + ": --resume then takes " +
+                  step_folder(page.task.run, 10).string()) != std::string::npos);
+  // The advice works.
+  fs::rename(last, page.task.run / "bad");
+  fs::rename(newest, page.task.run / "worse");
+  CHECK(page.train().step == 12);
 }
 
 TEST_CASE("train: a device cannot skip steps") {
