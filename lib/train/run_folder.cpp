@@ -228,8 +228,9 @@ void RunFolder::clear() {
 
 // The functions below write the reports of a training run: RUN/log.jsonl and the progress line.
 
-constexpr const char* kScalars[] = {"loss", "perplexity", "learning_rate", "gradient_norm",
-                                    "tokens_per_second"};
+constexpr const char* kScalars[] = {
+    "loss",          "perplexity",    "bits_per_character", "bits_per_byte",
+    "learning_rate", "gradient_norm", "tokens_per_second"};
 
 static double system_seconds() {
   const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
@@ -319,6 +320,20 @@ void RunLog::sync() {
   events_->sync();
 }
 
+std::string unit_of_tokens(const std::string& type) {
+  return type == "char" ? "character" : type == "byte" ? "byte" : "";
+}
+
+static double bits(double nats) { return nats / std::log(2.0); }
+
+std::string bits_text(double loss, const std::string& unit) {
+  return unit.empty() ? "" : fmt::format(", {:.4f} bits per {}", bits(loss), unit);
+}
+
+void add_bits(Json& record, double loss, const std::string& unit) {
+  if (!unit.empty()) record["bits_per_" + unit] = bits(loss);
+}
+
 std::vector<std::string> figures_words(const Figures& figures, std::int64_t steps) {
   std::vector<std::string> words;
   if (figures.seconds_left >= 0) {
@@ -327,6 +342,9 @@ std::vector<std::string> figures_words(const Figures& figures, std::int64_t step
   words.push_back(
       fmt::format("{} tokens/s", with_thousands(std::llround(figures.tokens_per_second))));
   words.push_back(fmt::format("loss {:.3f}", figures.loss));
+  if (!figures.unit.empty()) {
+    words.push_back(fmt::format("{:.3f} bits per {}", bits(figures.loss), figures.unit));
+  }
   const double perplexity = std::exp(figures.loss);
   words.push_back(perplexity < 1e6 ? fmt::format("perplexity {:.1f}", perplexity)
                                    : "perplexity " + human_perplexity(perplexity));

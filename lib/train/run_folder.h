@@ -120,19 +120,29 @@ class RunLog {
   std::optional<AppendFile> lines_, events_;
 };
 
+// Names what each token of a vocabulary of this type (shard::VocabularyInfo) stands for:
+// "character" or "byte". Other tokens have no such name: the result is "".
+std::string unit_of_tokens(const std::string& type);
+// Returns ", 1.2345 bits per character" for a loss in nats per token; "" if `unit` is empty.
+std::string bits_text(double loss, const std::string& unit);
+// Adds the loss to a record of the log, in bits, as "bits_per_character" or "bits_per_byte".
+void add_bits(Json& record, double loss, const std::string& unit);
+
 // Holds the figures of the progress line and of a "train" record of the log.
 struct Figures {
   std::int64_t step = 0;     // finished steps
   double loss = 0;           // mean since the last record, nats per token
+  std::string unit = {};     // unit_of_tokens()
   double learning_rate = 0;  // of the last step
   double gradient_norm = 0;  // mean since the last record, before clipping
   double tokens_per_second = 0;
   double seconds_left = -1;  // until the schedule's end or stop_at; negative: not known yet
 };
 
-// Formats the fields of the progress line: "14h20m left", "1,020 tokens/s", "loss 4.812",
-// "perplexity 123.0", "step 1,200 of 60,000", "learning rate 2.4e-04", "gradient 0.35". The most
-// important fields come first, because a narrow terminal cuts off the end.
+// Formats the fields of the progress line: "14h20m left", "1,020 tokens/s", "loss 4.812", "1.234
+// bits per character" if `unit` is known, "perplexity 123.0", "step 1,200 of 60,000", "learning
+// rate 2.4e-04", "gradient 0.35". The most important fields come first, because a narrow terminal
+// cuts off the end.
 std::vector<std::string> figures_words(const Figures& figures, std::int64_t steps);
 
 }  // namespace ql::train

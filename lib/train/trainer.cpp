@@ -50,8 +50,8 @@ void TrainingRun::report_end(bool finished, bool patient) const {
   if (state_.best) {
     // RUN/best may be missing, or of an earlier attempt that was better.
     const bool kept = step_of(folder_.best()) == state_.best->step;
-    log_info("best after step {}, perplexity {}{}", with_thousands(state_.best->step),
-             human_perplexity(std::exp(state_.best->loss)),
+    log_info("best after step {}, perplexity {}{}{}", with_thousands(state_.best->step),
+             human_perplexity(std::exp(state_.best->loss)), bits_text(state_.best->loss, unit_),
              kept ? ": " + folder_.best().string() : "");
   }
 }
@@ -152,6 +152,7 @@ Figures TrainingRun::figures() const {
   figures.step = state_.step;
   const auto steps = static_cast<double>(std::max<std::int64_t>(1, state_.since_log.steps));
   figures.loss = state_.since_log.loss_sum / steps;
+  figures.unit = unit_;
   figures.gradient_norm = state_.since_log.gradient_norm_sum / steps;
   figures.learning_rate = learning_rate_;
   const std::int64_t tokens = timed_steps_ * streams_.batch() * streams_.segment();
@@ -176,7 +177,7 @@ void TrainingRun::log_steps() {
   // A resume that ends at once has losses of earlier steps, but took no step itself.
   const auto of_a_step = [this](double figure) { return timed_steps_ > 0 ? Json(figure) : Json(); };
   log_debug("{}", fmt::join(figures_words(now, task_.config.steps), ", "));
-  append_to_log({{"kind", "train"},
+  Json record = {{"kind", "train"},
                  {"step", now.step},
                  {"epoch", streams_.epoch(now.step - 1)},
                  {"loss", now.loss},
@@ -185,7 +186,9 @@ void TrainingRun::log_steps() {
                  {"gradient_norm", now.gradient_norm},
                  {"tokens_per_second", of_a_step(now.tokens_per_second)},
                  {"batch", streams_.batch()},
-                 {"elapsed", watch_.total()}});
+                 {"elapsed", watch_.total()}};
+  add_bits(record, now.loss, unit_);
+  append_to_log(record);
   state_.since_log = {};
   unsaved_ = true;
   timed_steps_ = 0;
@@ -247,9 +250,10 @@ void TrainingRun::validate() {
   state_.since_best = best ? 0 : state_.since_best + 1;
   validation_seconds_ += result.seconds;
   ++validations_;
-  log_info("step {}: validation loss {:.4f}, perplexity {}{}", with_thousands(state_.step), loss,
-           human_perplexity(result.perplexity()), best ? ", the best so far" : "");
-  append_to_log({{"kind", "validation"},
+  log_info("step {}: validation loss {:.4f}, perplexity {}{}{}", with_thousands(state_.step), loss,
+           human_perplexity(result.perplexity()), bits_text(loss, unit_),
+           best ? ", the best so far" : "");
+  Json record = {{"kind", "validation"},
                  {"step", state_.step},
                  {"loss", loss},
                  {"perplexity", result.perplexity()},
@@ -259,7 +263,9 @@ void TrainingRun::validate() {
                  {"compressed_memory", lengths.compressed_memory},
                  {"best", best},
                  {"seconds", result.seconds},
-                 {"elapsed", watch_.total()}});
+                 {"elapsed", watch_.total()}};
+  add_bits(record, loss, unit_);
+  append_to_log(record);
   if (!best) return;
   state_.best = Best{state_.step, loss};
   bool other_stays = task_.is_first() && has_better(loss);

@@ -159,6 +159,7 @@ class TrainingRun {
   MemoryEstimate memory_;          // estimated before any of it is allocated
   net::ModelFile description_;
   CheckpointTexts texts_;   // of description_
+  const std::string unit_;  // unit_of_tokens() of the data
   std::unique_ptr<TrainedNetwork> trained_;
   TrainingState state_;
   std::optional<RunLog> log_;

@@ -270,6 +270,7 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
                               {data.frame_bytes(), validation.tokens()})),
       description_(describe(task_, data)),
       texts_(description_),
+      unit_(unit_of_tokens(data.vocabulary().type)),
       trained_(make_trained_network(task.network, task_.config, task.compute, task.group)),
       line_("training", "steps", task.config.steps) {
   if (task.group != nullptr) {

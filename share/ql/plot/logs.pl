@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 # The course of trainings for gnuplot: logs.pl steps|tokens|hours -- LOG...
 #
-# The loss is drawn in a straight scale; the axis on the left has the perplexity at its places, which
-# is a logarithmic scale.
+# The loss is drawn in a straight scale. The axis on the left has the perplexity at its places, which
+# is a logarithmic scale; or the loss in bits, where each token is a character or a byte.
 use strict;
 use warnings;
 use Cwd qw(abs_path);
@@ -35,6 +35,9 @@ sub batch_and_segment {
     fail(dirname($log), ": has no checkpoint that records the tokens of a step, which --x tokens needs");
 }
 
+# The number of records with each of the keys bits_per_character and bits_per_byte, and of all.
+my (%with_bits, $records);
+
 # The curves of a log: kind => [[x, loss], ...]. A last line that is being written is left out.
 sub read_log {
     my ($file) = @_;
@@ -57,6 +60,8 @@ sub read_log {
         }
         my $at = $x eq 'hours' ? $record->{elapsed} / 3600 : $x eq 'tokens' ? $tokens : $record->{step};
         push @{$curves{$record->{kind}}}, [$at, $record->{loss}];
+        $records++;
+        for my $unit (qw(character byte)) { $with_bits{$unit}++ if exists $record->{"bits_per_$unit"} }
     }
     fail("$file: has no records of training or validation yet") if !%curves;
     return \%curves;
@@ -95,8 +100,13 @@ print "set border 11\n";
 printf "set xlabel %s\n", quoted($label{$x} . $in);
 # With the digits of the points: one beyond the range would not be drawn.
 print 'set xrange [0:', ($furthest || 1) / $unit, "]\n";
-print "set y2label 'loss'\nset yrange [$low:$high]\nset link y2\nset y2tics\n";
-if ($high < 700) {
+my ($bits_of) = grep { ($with_bits{$_} // 0) == $records } qw(character byte);
+my $nats = $bits_of ? log 2 : 1;  # of a step of the axis on the left
+printf "set y2label 'loss'\nset yrange [%.15g:%.15g]\n", $low / $nats, $high / $nats;
+print "set y2range [$low:$high]\nset y2tics\n";
+if ($bits_of) {
+    print "set ylabel 'bits per $bits_of'\n";
+} elsif ($high < 700) {
     print "set ylabel 'perplexity'\n";
     printf "set ytics (%s)\n", join ', ', map { sprintf "'%.6g' %.9g", $_, log $_ } tics(exp $low, exp $high);
 } else {
@@ -107,7 +117,7 @@ if ($high < 700) {
 my (@training, @validation);
 for my $i (0 .. $#runs) {
     for my $kind (qw(train validation)) {
-        my @curve = map { [$_->[0] / $unit, $_->[1]] } @{$runs[$i]{$kind} // []};
+        my @curve = map { [$_->[0] / $unit, defined $_->[1] ? $_->[1] / $nats : undef] } @{$runs[$i]{$kind} // []};
         next if !@curve;
         print_points("$kind$i", @curve);
         # Points are drawn where there is room for them; a single one would not be a line at all.
