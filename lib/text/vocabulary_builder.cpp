@@ -3,6 +3,10 @@
 
 #include "text/vocabulary_builder.h"
 
+#include <map>
+
+#include "base/bytes.h"
+#include "base/log.h"
 #include "text/token_counter.h"
 #include "text/vocabulary_import.h"
 
@@ -181,8 +185,13 @@ BuiltVocabulary choose_entries(Counted counted, const VocabularyRules& rules) {
     types += each.count > 0 ? 1 : 0;
   }
   if (tokens == 0 && rules.type != TokenType::kByte) {
-    throw Error("", "no text to make a vocabulary from",
-                "give a file with words in it (for --counts, with counts above 0)");
+    // A part of a larger text may be blank lines, which only the count of <eos> shows.
+    if (counted.lines == 0 || !eos) {
+      throw Error("", "no text to make a vocabulary from",
+                  "give a file with words in it (for --counts, with counts above 0)");
+    }
+    log_warning("the text is {} blank {}: the vocabulary has no words", counted.lines,
+                counted.lines == 1 ? "line" : "lines");
   }
   const std::int64_t reserved = is_word && eos ? take(counts, kEos) : 0;
   const std::int64_t unk_in_text = is_word && unk ? take(counts, kUnk) : 0;
@@ -234,8 +243,9 @@ void require_rule(bool same, const std::string& where, const std::string& found,
               remedy + ", or make this file again with the options of the other files");
 }
 
-Vocabulary read_part(const std::string& name, const VocabularyRules& rules) {
-  const std::string text = read_vocabulary_file(name, true);
+// Parses the `text` of the file `name`.
+Vocabulary parse_part(const std::string& text, const std::string& name,
+                      const VocabularyRules& rules) {
   const std::string file = name == "-" ? "standard input" : name;
   if (begins_json(text)) {
     Json provenance;
@@ -297,8 +307,15 @@ Counted count_parts(const std::vector<std::string>& files, const VocabularyRules
   counted.line_style = LineStyle::kPadded;
   TokenTable tokens;
   std::vector<std::int64_t> counts;
+  std::map<std::string, std::string> read;  // the hash of each content, and the first file with it
   for (const std::string& file : files) {
-    const Vocabulary part = read_part(file, rules);
+    const std::string text = read_vocabulary_file(file, true);
+    const auto [first, fresh] = read.try_emplace(content_hash(text), file);
+    if (!fresh) {
+      log_warning("{} and {} have the same content, whose counts are added each time",
+                  first->second, file);
+    }
+    const Vocabulary part = parse_part(text, file, rules);
     if (part.line_style() == LineStyle::kPlain) counted.line_style = LineStyle::kPlain;
     const auto eos = special_of(part, part.eos(), wants_eos(rules), kEos);
     const auto unk = special_of(part, part.unk(), wants_unk(rules), kUnk);
