@@ -10,12 +10,15 @@
 
 #include <algorithm>
 #include <climits>
+#include <fstream>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <system_error>
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/strings.h"
 
 namespace ql {
@@ -73,10 +76,39 @@ Claims& claims() {
   return instance;
 }
 
-bool is_alive(pid_t process) { return kill(process, 0) == 0 || errno == EPERM; }
+// A zombie does not count as alive: it has ended, and only its parent has not noticed yet.
+bool is_alive(pid_t process) {
+  if (kill(process, 0) != 0 && errno != EPERM) return false;
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  // The state follows the program's name, which is in parentheses and may contain some.
+  const std::size_t name_end = std::min(text.rfind(')'), text.size());
+  return text.compare(name_end, 3, ") Z") != 0;
+}
+
+// Returns the NAME of temporary names: the final name, or its beginning and a hash of it if a
+// temporary name with the complete final name would exceed the limit of 255 bytes.
+std::string shortened_name(const fs::path& final_path) {
+  constexpr std::size_t kLongest = 200, kBeginning = 160;
+  const std::string name = final_path.filename().string();
+  if (name.size() <= kLongest) return name;
+  const std::string beginning = name.substr(0, kBeginning);
+  return fmt::format("{}-{:016x}", beginning.substr(0, kBeginning - incomplete_suffix(beginning)),
+                     xxh64(name.data(), name.size()));
+}
+
+// Removes a file or folder, also a folder in which its owner may not write.
+std::error_code remove_tree(const fs::path& path) {
+  std::error_code error, ignored;
+  fs::remove_all(path, error);
+  if (!error) return error;
+  fs::permissions(path, fs::perms::owner_all, fs::perm_options::add, ignored);
+  fs::remove_all(path, error);
+  return error;
+}
 
 void remove_leftovers(const fs::path& path) {
-  const std::string name = path.filename().string();
+  const std::string name = shortened_name(path);
   std::error_code error, ignored;
   for (fs::directory_iterator entry(folder_of(path), error), end; !error && entry != end;
        entry.increment(error)) {
@@ -88,7 +120,7 @@ void remove_leftovers(const fs::path& path) {
     // alive.
     if (temporary->machine != this_machine()) continue;
     if (temporary->process == getpid() || is_alive(temporary->process)) continue;
-    fs::remove_all(entry->path(), ignored);
+    remove_tree(entry->path());
   }
 }
 
@@ -162,13 +194,17 @@ TemporaryPath::TemporaryPath(const fs::path& final_path) {
                 "create it first");
   }
   if (!S_ISDIR(status.st_mode)) throw SystemError(final_path.string(), "create", ENOTDIR);
+  // The temporary name may be shorter, so this error would come only with the final name.
+  if (::lstat(final_path.c_str(), &status) != 0 && errno == ENAMETOOLONG) {
+    throw SystemError(final_path.string(), "create", errno);
+  }
   remove_leftovers(final_path);
 
   // The path is absolute, so that it stays valid when the program changes its working directory,
   // and without links, so that another spelling of the same name is recognized.
   fs::path claimed =
       fs::canonical(folder) /
-      fmt::format(".{}.{}.{}.tmp", final_path.filename().string(), this_machine(), getpid());
+      fmt::format(".{}.{}.{}.tmp", shortened_name(final_path), this_machine(), getpid());
   const std::lock_guard<std::mutex> lock(claims().mutex);
   if (!claims().paths.insert(claimed).second) {
     throw Error(final_path.string(), "this command is already writing to this name",
@@ -176,10 +212,8 @@ TemporaryPath::TemporaryPath(const fs::path& final_path) {
   }
   // Process numbers start anew in a container, so a leftover may carry our own number.
   std::error_code ignored;
-  fs::remove_all(claimed, ignored);
-  if (fs::exists(final_path, ignored)) {
-    fs::remove_all(claimed.string() + kMovedAway, ignored);
-  }
+  remove_tree(claimed);
+  if (fs::exists(final_path, ignored)) remove_tree(claimed.string() + kMovedAway);
   path = std::move(claimed);
 }
 
@@ -232,10 +266,40 @@ void write_file_atomically(const fs::path& path, std::string_view text) {
   file.commit();
 }
 
+static void sync_tree(const fs::path& folder, const std::string& where) {
+  try {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+      if (entry.is_symlink()) continue;
+      if (entry.is_regular_file() || entry.is_directory()) sync_path(entry.path(), where);
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw SystemError(where, "list its files for fsync", error.code().value());
+  }
+  sync_path(folder, where);
+}
+
+// Copies a folder to `old` and then removes it.
+static void copy_away(const fs::path& path, const fs::path& old) {
+  std::error_code error, ignored;
+  try {
+    fs::copy(path, old, fs::copy_options::recursive | fs::copy_options::copy_symlinks, error);
+    if (error) throw SystemError(path.string(), "copy the old folder", error.value());
+    sync_tree(old, path.string());
+  } catch (...) {
+    fs::remove_all(old, ignored);
+    throw;
+  }
+  if ((error = remove_tree(path))) {
+    throw SystemError(path.string(), fmt::format("remove it, after copying it to {}", old.string()),
+                      error.value());
+  }
+}
+
 void internal::replace_in_two_steps(const fs::path& fresh, const fs::path& path) {
   const fs::path old = fresh.string() + kMovedAway;
   if (::rename(path.c_str(), old.c_str()) != 0) {
-    throw SystemError(path.string(), "move the old folder away", errno);
+    if (errno != EXDEV) throw SystemError(path.string(), "move the old folder away", errno);
+    copy_away(path, old);
   }
   if (::rename(fresh.c_str(), path.c_str()) != 0) {
     const int failed = errno;
@@ -243,14 +307,6 @@ void internal::replace_in_two_steps(const fs::path& fresh, const fs::path& path)
     throw SystemError(path.string(), "rename into place", failed);
   }
   ::rename(old.c_str(), fresh.c_str());
-}
-
-static void sync_tree(const fs::path& folder, const std::string& where) {
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_symlink()) continue;
-    if (entry.is_regular_file() || entry.is_directory()) sync_path(entry.path(), where);
-  }
-  sync_path(folder, where);
 }
 
 // Gives the folder a free name: rename() replaces nothing except an empty folder.
@@ -265,10 +321,11 @@ static void rename_to_free_name(const fs::path& folder, const fs::path& name) {
   throw SystemError(name.string(), "rename into place", failed);
 }
 
-// Swaps two folders, in one step where the file system can do that.
+// Swaps two folders, in one step where the file system can do that. EXDEV comes from OverlayFS,
+// which cannot rename a folder of a lower layer, such as one that a container's image brings.
 static void swap_folders(const fs::path& fresh, const fs::path& path) {
   if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return;
-  if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) {
+  if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP && errno != EXDEV) {
     throw SystemError(path.string(), "rename into place", errno);
   }
   internal::replace_in_two_steps(fresh, path);
@@ -299,11 +356,7 @@ AtomicFolder::AtomicFolder(const fs::path& path) : path_(folder_to_write(path)),
 
 void AtomicFolder::sync() {
   if (synced_) return;
-  try {
-    sync_tree(temporary_.path, path_.string());
-  } catch (const fs::filesystem_error& error) {
-    throw SystemError(path_.string(), "list its files for fsync", error.code().value());
-  }
+  sync_tree(temporary_.path, path_.string());
   synced_ = true;
 }
 
@@ -326,6 +379,10 @@ void AtomicFolder::commit(bool replace) {
     throw;
   }
   committed_ = true;
+  if (const std::error_code error = remove_tree(temporary_.path)) {
+    log_warning("{}: the old folder cannot be removed and remains as {} ({})", path_.string(),
+                temporary_.path.string(), error.message());
+  }
   temporary_.release();
 }
 

@@ -17,9 +17,10 @@ namespace ql {
 
 // AtomicFile and AtomicFolder write under temporary names: ".NAME.MACHINE.PID.tmp" in the same
 // folder as NAME. Where the file system cannot exchange two names, the old folder is renamed to
-// ".NAME.MACHINE.PID.tmp.old" before the new folder takes NAME.
+// ".NAME.MACHINE.PID.tmp.old" before the new folder takes NAME. If NAME has more than 200 bytes,
+// its beginning and a hash stand for it, so that temporary names have at most 255 bytes.
 struct TemporaryName {
-  std::string name;         // the final name, NAME
+  std::string name;         // the final name, NAME, or what stands for it
   std::string machine;      // 8 hexadecimal digits, see this_machine()
   pid_t process = 0;        // PID, on `machine`, of the process that made the file or folder
   bool moved_away = false;  // true for a name with .old
@@ -85,9 +86,10 @@ class AtomicFolder {
   // again just before committing. No file may be written afterwards.
   void sync();
   // Replaces an existing folder of the final name in one step (two where the file system cannot
-  // exchange names) and then removes the old folder. Without `replace`, commit() replaces only an
-  // empty folder. It throws Error for any other file or folder of this name, even if that was
-  // created a moment ago. After any error the old folder still exists.
+  // exchange names) and then removes the old folder, or warns if it cannot. A folder of a lower
+  // layer of OverlayFS, which cannot be renamed, is copied first. Without `replace`, commit()
+  // replaces only an empty folder. It throws Error for any other file or folder of this name, even
+  // if that was created a moment ago. After any error the old folder or its copy still exists.
   void commit(bool replace = true);
 
  private:

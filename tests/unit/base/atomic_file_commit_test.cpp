@@ -5,9 +5,13 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include <string>
+#include <vector>
+
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "unit/own_fsync.h"
 #include "unit/scratch.h"
 
@@ -20,6 +24,12 @@ using test::spill;
 namespace {
 
 bool can_exchange = true;  // false: as on a file system that cannot exchange names
+fs::path lower_folder;     // cannot be renamed, as in a lower layer of OverlayFS
+
+bool is_lower(const char* path) {
+  std::error_code ignored;
+  return fs::equivalent(path, lower_folder, ignored);
+}
 
 // Makes the fsync() of one folder fail.
 test::BeforeFsync failing_at(const fs::path& folder) {
@@ -35,9 +45,13 @@ test::BeforeFsync failing_at(const fs::path& folder) {
 
 }  // namespace ql
 
-// This function replaces the system's.
+// These functions replace the system's.
 extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to,
                          unsigned flags) noexcept {
+  if (ql::is_lower(from) || ql::is_lower(to)) {
+    errno = EXDEV;
+    return -1;
+  }
   if (ql::can_exchange || (flags & RENAME_EXCHANGE) == 0) {
     return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
   }
@@ -45,7 +59,108 @@ extern "C" int renameat2(int from_folder, const char* from, int to_folder, const
   return -1;
 }
 
+extern "C" int rename(const char* from, const char* to) noexcept {
+  return ::renameat2(AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
 namespace ql {
+
+TEST_CASE("AtomicFile: the new name is on the disk before commit() returns") {
+  const ScratchFolder scratch;
+  const fs::path path = scratch / "a.txt";
+  AtomicFile file(path);
+  file.write("new");
+  // Each fsync: of the file while it has no name yet, and of the folder when it has one.
+  std::vector<std::string> synced;
+  {
+    const test::BeforeFsync note([&](int descriptor) {
+      struct stat status = {};
+      ::fstat(descriptor, &status);
+      synced.push_back((S_ISDIR(status.st_mode) ? "folder, " : "file, ") +
+                       std::string(fs::exists(path) ? "named" : "unnamed"));
+      return 0;
+    });
+    file.commit();
+  }
+  CHECK(synced == std::vector<std::string>{"file, unnamed", "folder, named"});
+  const test::BeforeFsync failing = failing_at(scratch.path());
+  CHECK_THROWS_WITH_AS(write_file_atomically(path, "newer"), doctest::Contains("cannot fsync"),
+                       SystemError);
+}
+
+TEST_CASE("AtomicFolder: a folder that cannot be renamed is copied away and replaced") {
+  const ScratchFolder scratch;
+  const fs::path run = scratch / "run";
+  const auto make_lower = [&run] {
+    fs::create_directories(run / "deep");
+    spill(run / "deep/old", "old");
+    fs::create_symlink("deep/old", run / "link");
+    lower_folder = run;
+  };
+  make_lower();
+  {
+    const test::BeforeFsync failing = failing_at(scratch.path());
+    AtomicFolder folder(run);
+    spill(folder.temporary() / "new", "new");
+    CHECK_THROWS_WITH_AS(folder.commit(), doctest::Contains("run: cannot fsync"), SystemError);
+  }
+  CHECK(slurp(run / "deep/old") == "old");
+  CHECK(fs::read_symlink(run / "link") == "deep/old");
+  CHECK(scratch.entries() == 1);
+  fs::remove_all(run);
+
+  make_lower();
+  {
+    // The copy cannot be written, as on a full disk.
+    AtomicFolder folder(run);
+    folder.sync();
+    const test::BeforeFsync failing([](int) { return ENOSPC; });
+    CHECK_THROWS_WITH_AS(folder.commit(), doctest::Contains("run: cannot fsync: no space"),
+                         SystemError);
+  }
+  CHECK(slurp(run / "deep/old") == "old");
+  CHECK(scratch.entries() == 1);
+
+  AtomicFolder folder(run);
+  spill(folder.temporary() / "new", "new");
+  folder.commit();
+  CHECK(slurp(run / "new") == "new");
+  CHECK_FALSE(fs::exists(run / "deep"));
+  CHECK(scratch.entries() == 1);
+  lower_folder.clear();
+}
+
+TEST_CASE("AtomicFolder: a read-only old folder is removed, too, or a warning names it") {
+  const ScratchFolder scratch;
+  const auto ending = test::in_child([&] {
+    // For root no folder is read-only.
+    if (::getuid() == 0 && (::chown(scratch.path().c_str(), 65534, 65534) != 0 ||
+                            ::setgid(65534) != 0 || ::setuid(65534) != 0)) {
+      return 77;
+    }
+    std::string said;
+    set_log_sink([&said](LogLevel, const std::string& line) { said += line; });
+    const auto replace_read_only = [&](const fs::path& read_only) {
+      fs::create_directories(read_only);
+      spill(read_only / "old", "old");
+      fs::permissions(read_only, fs::perms(0555));
+      AtomicFolder folder(scratch / "run");
+      spill(folder.temporary() / "new", "new");
+      const fs::path temporary = folder.temporary();
+      folder.commit();
+      return temporary;
+    };
+    replace_read_only(scratch / "run");
+    if (slurp(scratch / "run/new") != "new" || scratch.entries() != 1 || !said.empty()) return 1;
+    // Nothing that the programs replace has folders in it.
+    const fs::path rest = replace_read_only(scratch / "run/deep");
+    const bool warned = said.find("run: the old folder cannot be removed and remains as " +
+                                  rest.string() + " (") != std::string::npos;
+    fs::permissions(rest / "deep", fs::perms::owner_all);
+    return slurp(scratch / "run/new") == "new" && warned ? 0 : 2;
+  });
+  CHECK((ending.exit_code == 0 || ending.exit_code == 77));
+}
 
 TEST_CASE(
     "AtomicFolder: a folder that may replace nothing takes a free name or that of an empty "

@@ -13,6 +13,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/strings.h"
 #include "unit/complaint.h"
 #include "unit/scratch.h"
 
@@ -151,6 +152,49 @@ TEST_CASE("TemporaryPath: only leftovers of dead processes and of this name are 
   for (const std::string& name : kept) CHECK(fs::exists(scratch / name));
   CHECK(scratch.entries() == kept.size() + 1);
   CHECK(slurp(scratch / "a.txt") == "new");
+}
+
+TEST_CASE("TemporaryPath: a process that has ended, but has no exit code yet, is dead") {
+  const ScratchFolder scratch;
+  const pid_t zombie = ::fork();
+  if (zombie == 0) ::_exit(0);
+  siginfo_t ended = {};
+  ::waitid(P_PID, static_cast<id_t>(zombie), &ended, WEXITED | WNOWAIT);
+  REQUIRE(::kill(zombie, 0) == 0);
+  spill(scratch / (".a.txt." + this_machine() + "." + std::to_string(zombie) + ".tmp"), "x");
+  write_file_atomically(scratch / "a.txt", "new");
+  CHECK(scratch.entries() == 1);
+  ::waitpid(zombie, nullptr, 0);
+}
+
+TEST_CASE("AtomicFile, AtomicFolder: names up to the file system's limit of 255 bytes") {
+  const ScratchFolder scratch;
+  // The two names differ only at the end; code points of two bytes are not cut.
+  std::string umlauts = "n";
+  while (umlauts.size() < 230) umlauts += "\u00e4";
+  for (const std::string& begin : {std::string(231, 'n'), umlauts}) {
+    const std::string one = begin + std::string(24, '1'), two = begin + std::string(24, '2');
+    const auto ending = in_child([&] {
+      AtomicFolder folder(scratch / one);
+      AtomicFile file(scratch / two);
+      const std::string temporary = folder.temporary().filename();
+      if (temporary.size() > 251 || find_invalid_utf8(temporary) < temporary.size()) return 1;
+      spill(folder.temporary() / "half", "half");
+      ::raise(SIGKILL);
+      return 0;
+    });
+    CHECK(ending.signal == SIGKILL);
+    CHECK(scratch.entries() == 2);
+    // Each name has its own leftover.
+    write_file_atomically(scratch / two, "new");
+    CHECK(slurp(scratch / two) == "new");
+    CHECK(scratch.entries() == 2);
+    for (int round = 0; round < 2; ++round) AtomicFolder(scratch / one).commit();
+    CHECK(fs::is_empty(scratch / one));
+    CHECK(scratch.entries() == 2);
+    fs::remove_all(scratch / one);
+    fs::remove_all(scratch / two);
+  }
 }
 
 TEST_CASE("parse_temporary_name: reads the names that AtomicFile and AtomicFolder write") {
