@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/process.h"
 
 namespace ql {
@@ -55,6 +56,29 @@ void InputFile::look_at_file() {
   if (::fstat(descriptor_, &status) != 0) throw SystemError(name_, "open", errno);
   if (S_ISDIR(status.st_mode)) throw SystemError(name_, "open", EISDIR);
   waits_ = !S_ISREG(status.st_mode);
+  size_ = status.st_size;
+  changed_ = status.st_mtim;
+}
+
+// Called at the end of a regular file. A file that another program appends to is read up to its
+// present end, but one that has become shorter, or was written over, may never have had the content
+// that was read.
+void InputFile::check_unchanged() {
+  struct stat status = {};
+  if (waits_ || ::fstat(descriptor_, &status) != 0) return;
+  if (status.st_size < size_) {
+    throw Error(name_,
+                fmt::format("the file became shorter while it was read: it had {} bytes, and has "
+                            "{} now",
+                            size_, status.st_size),
+                "run the command again when no other program writes this file");
+  }
+  const bool other_time =
+      status.st_mtim.tv_sec != changed_.tv_sec || status.st_mtim.tv_nsec != changed_.tv_nsec;
+  if (status.st_size == size_ && other_time) {
+    log_warning("{}: another program wrote to this file while it was read", name_);
+    changed_ = status.st_mtim;  // one warning is enough
+  }
 }
 
 void InputFile::look_for_stop() {
@@ -73,6 +97,7 @@ std::size_t InputFile::read(void* data, std::size_t size) {
     if (on_stop_) look_for_stop();
     while (waits_ && !comes_within(descriptor_, kPoll)) look_for_stop();
     const ssize_t got = ::read(descriptor_, data, size);
+    if (got == 0 && size > 0) check_unchanged();
     if (got >= 0) return static_cast<std::size_t>(got);
     if (errno != EINTR && errno != EAGAIN) throw SystemError(name_, "read", errno);
     look_for_stop();

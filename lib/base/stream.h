@@ -1,8 +1,11 @@
 // Reads and writes data in sequence: files, pipes, standard input and standard output.
 #pragma once
 
+#include <time.h>
+
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -35,8 +38,9 @@ class InputFile {
   // stop, `on_stop` is called once, and reading continues to the end.
   InputFile(int descriptor, std::string name, std::function<void()> on_stop);
   // Reads up to `size` bytes and returns their number, which is 0 only at the end. Throws
-  // SystemError. Without `on_stop`, throws Interrupted when a signal asks us to stop while read()
-  // waits for a pipe.
+  // SystemError, and Error at the end of a regular file that has become shorter since it was
+  // opened. Warns if such a file was written over. Without `on_stop`, throws Interrupted when a
+  // signal asks us to stop while read() waits for a pipe.
   std::size_t read(void* data, std::size_t size);
   // Reads a regular file like read_fully(). For a pipe this function returns when nothing more
   // comes for 20 ms, and at the latest 50 ms after the first bytes. So the caller need not wait for
@@ -53,11 +57,14 @@ class InputFile {
  private:
   void look_at_file();
   void look_for_stop();
+  void check_unchanged();
 
   std::string name_;
   Descriptor file_;  // none for standard input
   int descriptor_ = STDIN_FILENO;
   bool waits_ = false;
+  std::int64_t size_ = 0;  // when the file was opened, like `changed_`
+  timespec changed_ = {};
   std::function<void()> on_stop_;
 };
 

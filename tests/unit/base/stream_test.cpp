@@ -9,12 +9,16 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <fstream>
+#include <functional>
 #include <thread>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "base/stream.h"
+#include "unit/complaint.h"
 #include "unit/scratch.h"
 
 namespace ql {
@@ -41,6 +45,43 @@ TEST_CASE("read_file: complete files") {
                        doctest::Contains("none: cannot open: no such file"), SystemError);
   CHECK_THROWS_AS(read_file(scratch.path()), SystemError);
   CHECK_THROWS_AS(read_file("/dev/zero", 1000), Error);
+}
+
+TEST_CASE("InputFile: a file that changes while it is read is noted at its end") {
+  const ScratchFolder scratch;
+  const std::string path = scratch / "f";
+  // Returns the error, or the warning, of reading the file with this change after four bytes.
+  const auto said_after = [&path](const std::function<void()>& change) {
+    spill(path, "0123456789");
+    // The time of a change must differ, however coarse the clock of the file system is.
+    const timespec long_ago[2] = {{1000, 0}, {1000, 0}};
+    ::utimensat(AT_FDCWD, path.c_str(), long_ago, 0);
+    std::string said;
+    set_log_sink([&said](LogLevel, const std::string& line) { said += line; });
+    InputFile file(path);
+    char bytes[4];
+    CHECK(file.read(bytes, sizeof bytes) == sizeof bytes);
+    change();
+    const std::string refusal = test::complaint([&] {
+      while (file.read(bytes, sizeof bytes) > 0) {
+      }
+      file.read(bytes, sizeof bytes);  // the end again, which warns no second time
+    });
+    set_log_sink(nullptr);
+    return refusal.empty() ? said : refusal;
+  };
+  const std::string warning = path + ": another program wrote to this file while it was read";
+  CHECK(said_after([] {}) == "");
+  CHECK(said_after([&] { std::ofstream(path, std::ios::app) << "more"; }) == "");
+  CHECK(said_after([&] { std::fstream(path, std::ios::in | std::ios::out) << "other"; }) ==
+        warning);
+  CHECK(said_after([&] { fs::resize_file(path, 6); }) ==
+        path +
+            ": the file became shorter while it was read: it had 10 bytes, and has 6 now; run "
+            "the command again when no other program writes this file");
+  CHECK(said_after([&] { fs::resize_file(path, 0); }).find("and has 0 now") != std::string::npos);
+  // Another file of this name is another file.
+  CHECK(said_after([&] { write_file_atomically(path, "new"); }) == "");
 }
 
 TEST_CASE("RandomAccessFile: regular files, and no others") {
