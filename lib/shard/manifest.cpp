@@ -135,6 +135,7 @@ static FileEntry entry_from_json(const JsonObject& json, bool is_shard) {
   entry.bytes = json.integer("bytes", is_shard ? 1 : 0);
   entry.bytes_compressed = json.integer("bytes_compressed", 1);
   entry.hash = json.text("hash");
+  if (is_shard && json.has("seek_table_hash")) entry.seek_table_hash = json.text("seek_table_hash");
   return entry;
 }
 
@@ -145,6 +146,7 @@ static Json entry_to_json(const FileEntry& entry, bool is_shard) {
   json["bytes"] = entry.bytes;
   json["bytes_compressed"] = entry.bytes_compressed;
   json["hash"] = entry.hash;
+  if (!entry.seek_table_hash.empty()) json["seek_table_hash"] = entry.seek_table_hash;
   return json;
 }
 

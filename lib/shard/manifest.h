@@ -70,6 +70,9 @@ struct FileEntry {
   std::int64_t bytes_compressed = 0;  // size of the file
   std::string hash;                   // of the file
   std::int64_t tokens = 0;            // in a shard, at least 1; 0 for document starts
+  // The hash of a shard's seek table, which has a checksum of every frame. So a shard of other data
+  // is noticed when it is opened. "" for document starts, and in manifests without this key.
+  std::string seek_table_hash = {};
 };
 
 struct VocabularyFileEntry {

@@ -171,6 +171,7 @@ class Merger {
       const std::shared_ptr<ShardReader> reader = open(folder, entry, begin);
       begin += entry.tokens;
       entry.file = shard_file_name(joined_.manifest.shards.size());
+      entry.seek_table_hash = content_hash(reader->seek_table());
       on_their_way_.emplace_back(reader, entry.file, pack_);
       joined_.manifest.shards.push_back(entry);
       for (std::size_t frame = 0; frame < reader->frames(); ++frame) {

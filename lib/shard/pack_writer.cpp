@@ -140,10 +140,12 @@ void PackWriter::write_to_file(const PackedFrame& packed) {
 
 void PackWriter::finish_shard() {
   if (!shard_) return;
-  shard_->write(encode_seek_table(seek_table_));
+  const std::string seek_table = encode_seek_table(seek_table_);
+  shard_->write(seek_table);
   FileEntry entry =
       shard_->finish(shard_file_name(manifest_.shards.size()), tokens_in_file_ * bytes_per_id_);
   entry.tokens = std::exchange(tokens_in_file_, 0);
+  entry.seek_table_hash = content_hash(seek_table);
   log_debug("{}: {} tokens in {} frames, {} bytes", entry.file, entry.tokens, seek_table_.size(),
             entry.bytes_compressed);
   manifest_.shards.push_back(entry);

@@ -196,6 +196,9 @@ ShardReader::ShardReader(const PackedFolder& place, const FileEntry& entry, std:
     fail_as_damaged(name_, fmt::format("the seek table has {} tokens, but the manifest states {}",
                                        position - begin, entry.tokens));
   }
+  if (!entry.seek_table_hash.empty() && content_hash(seek_table()) != entry.seek_table_hash) {
+    fail_as_damaged(name_, "this shard holds other data than those that the manifest describes");
+  }
   log_debug("reading {}: {} tokens in {} frames", name_, entry.tokens, frames_.size());
 }
 

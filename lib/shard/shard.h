@@ -74,8 +74,8 @@ struct FrameBuffer {
 
 class ShardReader {
  public:
-  // Opens the file and checks its size and seek table against the manifest. `begin` is the position
-  // of the shard's first token in the data.
+  // Opens the file and checks its size and seek table against the manifest, so that a shard of
+  // other data is refused. `begin` is the position of the shard's first token in the data.
   ShardReader(const PackedFolder& place, const FileEntry& entry, std::int64_t begin,
               const VocabularyInfo& vocabulary);
 

@@ -57,6 +57,7 @@ void pack_shard(const fs::path& folder, const std::string& bytes, std::int64_t t
     Json& shard = json["shards"][0];
     shard["bytes_compressed"] = bytes.size();
     shard["hash"] = content_hash(bytes);
+    shard.erase("seek_table_hash");  // `bytes` need not have a seek table
     shard["tokens"] = tokens;
     shard["bytes"] = 2 * tokens;
     json["tokens"] = tokens;

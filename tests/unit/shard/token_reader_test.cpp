@@ -120,6 +120,37 @@ TEST_CASE("TokenReader: more shards than may be open at once") {
   CHECK(open_files < 75);
 }
 
+TEST_CASE("TokenReader: a shard of other data and the same size is refused when it is read") {
+  const ScratchFolder scratch;
+  PackOptions options;
+  options.shard_tokens = 40;
+  options.frame_tokens = 10;
+  options.level = 0;
+  pack(scratch / "data", random_documents(80, 50, 7), header_of(50), options);
+  pack(scratch / "other", random_documents(80, 50, 8), header_of(50), options);
+  const fs::path manifest = scratch / "data" / "manifest.json";
+  const fs::path shard = scratch / "data" / "shard-00001.zst";
+  const std::int64_t size = static_cast<std::int64_t>(fs::file_size(shard));
+  // An interrupted copy of "other" leaves such a folder.
+  fs::copy_file(scratch / "other" / "shard-00001.zst", shard, fs::copy_options::overwrite_existing);
+  REQUIRE(static_cast<std::int64_t>(fs::file_size(shard)) == size);
+  std::int64_t out[40];
+  {
+    TokenReader reader(scratch / "data");
+    reader.read(0, 40, out);
+    CHECK(contains(complaint([&] { reader.read(39, 2, out); }),
+                   "shard-00001.zst: this shard holds other data than those that the manifest"));
+  }
+  // Manifests of earlier versions lack the hash of the seek table.
+  Json json = read_json(manifest);
+  json["shards"][1].erase("seek_table_hash");
+  json.erase("checksum");
+  json["checksum"] = content_hash(json.dump());
+  overwrite(manifest, dump_json(json));
+  TokenReader reader(scratch / "data");
+  reader.read(40, 40, out);
+}
+
 TEST_CASE("TokenReader: a reader whose files were closed opens them again") {
   const ScratchFolder scratch;
   pack(scratch / "data", {{1, 2, 3}}, header_of(10));
