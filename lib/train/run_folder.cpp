@@ -87,6 +87,13 @@ static void remove_checkpoint(const fs::path& checkpoint) {
   std::error_code error;
   fs::rename(checkpoint, removed, error);
   if (error == std::errc::no_such_file_or_directory) return;
+  if (error == std::errc::cross_device_link) {
+    // OverlayFS cannot rename a folder of a lower layer. Without its state, a checkpoint whose
+    // removal is interrupted does not count as complete either.
+    remove_tree(checkpoint / "state.json");
+    remove_tree(checkpoint);
+    return;
+  }
   if (error) throw SystemError(checkpoint.string(), "remove", error.value());
   remove_tree(removed);
 }
