@@ -19,6 +19,7 @@
 #include "machine/device.h"
 #include "machine/threads.h"
 #include "net/model_file.h"
+#include "shard/same_vocabulary.h"
 #include "shard/token_stream.h"
 #include "tables.h"
 #include "weights/weights.h"
@@ -210,16 +211,10 @@ void generate_text(const Options& options) {
   // With --text qlgen has written this stream (tools/qlgen.cpp).
   shard::TokenStreamReader prompts(input);
   const shard::StreamHeader& header = prompts.header();
-  eval::check_vocabulary(folder, description.vocabulary,
-                         {input.name(), header.vocabulary, {}, {input.name(), 0, {}}});
-  // If the header has no hash, the vocabulary of the ids is unknown, but its size must be the
-  // model's.
-  if (header.vocabulary.size != model.network().vocab_size) {
-    throw Error(input.name(),
-                fmt::format("was made with a vocabulary of {} entries, but that of {} has {}",
-                            header.vocabulary.size, folder, model.network().vocab_size),
-                "encode the prompt with the vocabulary of the training data");
-  }
+  shard::require_same_vocabulary(
+      {input.name(), header.vocabulary},
+      {folder, recorded_or_size(description.vocabulary, model.network().vocab_size)},
+      "encode the prompt with the vocabulary of the training data");
   const std::optional<shard::TokenId> line_end =
       eval::line_end_of(header.vocabulary, [&] { return header.vocabulary_text; });
 

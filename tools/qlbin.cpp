@@ -11,6 +11,7 @@
 #include "shard/multi_reader.h"
 #include "shard/pack_writer.h"
 #include "shard/packed_folder.h"
+#include "shard/same_vocabulary.h"
 #include "shard/shard.h"
 #include "shard/verify.h"
 #include "tables.h"
@@ -220,17 +221,13 @@ StreamHeader merged_header(const Options& options, const Json& configuration,
   if (options.has("vocab")) {
     const std::string path = options.text("vocab");
     std::string text = text::read_vocabulary_file(path);
-    const std::string hash = text::parse_vocabulary(text, path).hash();
     if (header.vocabulary.hash.empty()) {
       throw Error(path, "cannot be checked: the data does not record its vocabulary's hash",
                   "leave --vocab out");
     }
-    if (hash != header.vocabulary.hash) {
-      throw Error(path,
-                  fmt::format("has the hash {}, but the vocabulary of the parts has {}", hash,
-                              header.vocabulary.hash),
-                  "give the vocabulary that the parts were made with");
-    }
+    require_same_vocabulary({path, text::parse_vocabulary(text, path).info()},
+                            {data.name(), header.vocabulary},
+                            "give the vocabulary that the parts were made with");
     if (header.vocabulary_text.empty()) header.vocabulary_text = std::move(text);
   }
   if (options.flag("without-vocabulary")) header.vocabulary_text.clear();

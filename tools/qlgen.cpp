@@ -18,6 +18,7 @@
 #include "base/tool.h"
 #include "installed.h"
 #include "net/model_file.h"
+#include "shard/same_vocabulary.h"
 #include "shard/token_stream.h"
 #include "tables.h"
 #include "text/decoder.h"
@@ -93,7 +94,7 @@ class Texts : public shard::TokenSink {
 // Returns the vocabulary of a checkpoint, and its file's content in `text`. Throws Error if the
 // file is missing or has another vocabulary than the model.
 text::Vocabulary vocabulary_of(const std::string& checkpoint, std::string& text) {
-  const auto trained_with = net::read_model_file(checkpoint).vocabulary;
+  const net::ModelFile model = net::read_model_file(checkpoint);
   const std::filesystem::path file = std::filesystem::path(checkpoint) / shard::kVocabularyFile;
   net::require_weights(checkpoint, checkpoint);  // otherwise `checkpoint` may be a model.json
   if (!std::filesystem::exists(file)) {
@@ -103,12 +104,10 @@ text::Vocabulary vocabulary_of(const std::string& checkpoint, std::string& text)
   }
   text = text::read_vocabulary_file(file.string());
   text::Vocabulary vocabulary = text::parse_vocabulary(text, file.string());
-  if (trained_with && !trained_with->hash.empty() && trained_with->hash != vocabulary.hash()) {
-    throw Error(file.string(),
-                fmt::format("is not the vocabulary of the model: its hash is {}, expected {}",
-                            vocabulary.hash(), trained_with->hash),
-                "replace it by the vocabulary of the training data");
-  }
+  shard::require_same_vocabulary(
+      {file.string(), vocabulary.info()},
+      {checkpoint, recorded_or_size(model.vocabulary, model.network.vocab_size)},
+      "replace it by the vocabulary of the training data");
   return vocabulary;
 }
 

@@ -13,6 +13,7 @@
 #include "base/strings.h"
 #include "base/tool.h"
 #include "interop/token_files.h"
+#include "shard/same_vocabulary.h"
 #include "tables.h"
 #include "text/decoder.h"
 #include "text/encoder.h"
@@ -234,7 +235,6 @@ static DecodeOptions decode_options(const Options& options, const Vocabulary& vo
 // the stream's header has another hash than the vocabulary.
 static Vocabulary stream_vocabulary(const Options& options, const StreamHeader& header,
                                     const std::string& stream) {
-  const VocabularyInfo& info = header.vocabulary;
   const bool given = options.has("vocab");
   if (!given && header.vocabulary_text.empty()) {
     throw Error(stream, "the token stream contains no vocabulary", "give one with --vocab");
@@ -242,15 +242,12 @@ static Vocabulary stream_vocabulary(const Options& options, const StreamHeader& 
   const std::string where = given ? options.text("vocab") : stream + ": vocabulary";
   Vocabulary vocabulary =
       parse_vocabulary(given ? read_vocabulary_file(where) : header.vocabulary_text, where);
-  if (!info.hash.empty() && info.hash != vocabulary.hash()) {
-    throw Error(where,
-                fmt::format("this vocabulary has the hash {}, but {} was made with one of hash {}",
-                            vocabulary.hash(), stream, info.hash),
-                !given ? "give --vocab with the vocabulary that the text was encoded with"
-                : header.vocabulary_text.empty()
-                    ? "give the vocabulary that the text was encoded with"
-                    : "give the vocabulary that the text was encoded with, or leave out --vocab");
-  }
+  shard::require_same_vocabulary(
+      {where, vocabulary.info()}, {stream, header.vocabulary},
+      !given ? "give --vocab with the vocabulary that the text was encoded with"
+      : header.vocabulary_text.empty()
+          ? "give the vocabulary that the text was encoded with"
+          : "give the vocabulary that the text was encoded with, or leave out --vocab");
   return vocabulary;
 }
 

@@ -2,7 +2,7 @@
 
 #include "eval/data_set.h"
 
-#include "base/log.h"
+#include "shard/same_vocabulary.h"
 
 namespace ql::eval {
 
@@ -52,26 +52,11 @@ DataSet open_data(const std::string& path) {
   return {path, folder->vocabulary(), folder->counts(), source_of(*folder), folder->hash(), folder};
 }
 
-void warn_of_unknown_vocabulary(const std::string& silent, const std::string& other) {
-  log_warning(
-      "{} does not record which vocabulary it was made with; the vocabulary of {} is assumed",
-      silent, other);
-}
-
-void check_vocabulary(const std::string& trained_on,
-                      const std::optional<shard::VocabularyInfo>& vocabulary, const DataSet& data) {
-  if (!vocabulary || vocabulary->hash.empty() || data.vocabulary.hash.empty()) {
-    const bool data_is_silent = data.vocabulary.hash.empty();
-    warn_of_unknown_vocabulary(data_is_silent ? data.source.name : trained_on,
-                               data_is_silent ? trained_on : data.source.name);
-    return;
-  }
-  if (vocabulary->hash != data.vocabulary.hash) {
-    throw Error(data.source.name,
-                fmt::format("was made with another vocabulary ({}) than {} ({})",
-                            describe(data.vocabulary), trained_on, describe(*vocabulary)),
-                "encode the text with the vocabulary of the training data (qltok encode --vocab)");
-  }
+void check_vocabulary(const std::string& trained_on, const shard::VocabularyInfo& vocabulary,
+                      const DataSet& data) {
+  shard::require_same_vocabulary(
+      {data.source.name, data.vocabulary}, {trained_on, vocabulary},
+      "encode the text with the vocabulary of the training data (qltok encode --vocab)");
 }
 
 std::string shown_piece(const std::string& piece) {

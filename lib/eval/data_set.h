@@ -49,16 +49,11 @@ struct DataSet {
 // damaged data and for a stream whose producer did not finish.
 DataSet open_data(const std::string& path);
 
-// Warns that `silent`, the name of a model or of data, records no vocabulary and may not match
-// `other`.
-void warn_of_unknown_vocabulary(const std::string& silent, const std::string& other);
-
-// Throws Error if the vocabularies of the model and the data have different hashes, because a
-// result for tokens of another vocabulary has no meaning; the message names both vocabularies. If
-// one is unknown or has no hash (imported ids), this function only warns; evaluate() still checks
-// every id. `trained_on` names the model, or the training data of a unigram model.
-void check_vocabulary(const std::string& trained_on,
-                      const std::optional<shard::VocabularyInfo>& vocabulary, const DataSet& data);
+// Calls shard::require_same_vocabulary(), because a result for tokens of another vocabulary has no
+// meaning. `trained_on` names the model, or the training data of a unigram model, and `vocabulary`
+// is what that records. evaluate() still checks every id.
+void check_vocabulary(const std::string& trained_on, const shard::VocabularyInfo& vocabulary,
+                      const DataSet& data);
 
 // These functions read the strings of token ids without the SentencePiece library, because
 // lib/CMakeLists.txt does not link that library into programs with LibTorch.

@@ -10,6 +10,7 @@
 #include "eval/report.h"
 #include "eval/unigram.h"
 #include "net/model_file.h"
+#include "shard/same_vocabulary.h"
 #include "weights/weights.h"
 
 namespace ql::eval {
@@ -284,7 +285,9 @@ void run_sweep(const SweepOptions& options, const std::function<void(const Json&
     data.push_back(open_data(path));
     check_length(data.back().source);
     for (const Checkpoint& checkpoint : checkpoints) {
-      check_vocabulary(checkpoint.name, checkpoint.model.vocabulary, data.back());
+      const net::ModelFile& model = checkpoint.model;
+      check_vocabulary(checkpoint.name,
+                       recorded_or_size(model.vocabulary, model.network.vocab_size), data.back());
     }
   }
   if (options.group != nullptr) require_same_job(options, checkpoints, data);

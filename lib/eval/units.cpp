@@ -4,6 +4,7 @@
 
 #include "base/strings.h"
 #include "eval/scorers.h"
+#include "shard/same_vocabulary.h"
 
 namespace ql::eval {
 
@@ -264,7 +265,8 @@ UnitScores score_units(const nn::Model& model, const std::string& model_name,
                        const std::string& path, const UnitOptions& options,
                        const UnitSums::Sink& sink) {
   const auto check = [&](const DataSet& data) {
-    check_vocabulary(model_name, trained_with, data);
+    check_vocabulary(model_name, shard::recorded_or_size(trained_with, model.network().vocab_size),
+                     data);
     return data;
   };
   if (shard::names_stream(path)) {

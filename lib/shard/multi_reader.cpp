@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "shard/document_starts.h"
+#include "shard/same_vocabulary.h"
 
 namespace ql::shard {
 
@@ -74,13 +75,11 @@ MultiReader::MultiReader(const std::vector<std::string>& folders) {
   for (const std::string& folder : folders) {
     readers_.emplace_back(folder);
     const TokenReader& reader = readers_.back();
-    if (reader.vocabulary() != readers_.front().vocabulary()) {
-      throw Error(
-          reader.name(),
-          fmt::format("its vocabulary ({}) is not that of {} ({})", describe(reader.vocabulary()),
-                      readers_.front().name(), describe(readers_.front().vocabulary())),
-          "only data made with one vocabulary can be joined");
-    }
+    require_same_vocabulary({reader.name(), reader.vocabulary()},
+                            {readers_.front().name(), readers_.front().vocabulary()},
+                            "only data that record the same vocabulary can be joined; `qlbin pack "
+                            "--input ids --vocab FILE` records it for ids",
+                            Facts::kMustBeRecorded);
     if (reader.tokens() > kMostTokens - tokens_) {
       throw Error(reader.name(),
                   fmt::format("the folders have more than {} tokens together", kMostTokens),

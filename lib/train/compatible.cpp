@@ -79,30 +79,6 @@ net::Network with_vocabulary(const net::Network& network, const std::string& whe
   return complete;
 }
 
-void require_same_vocabulary(const std::string& where, const shard::VocabularyInfo& vocabulary,
-                             const std::string& other_where, const shard::VocabularyInfo& other,
-                             const std::string& remedy) {
-  const bool other_hash = vocabulary.hash != other.hash;
-  const bool both_known = !vocabulary.hash.empty() && !other.hash.empty();
-  if (vocabulary.size != other.size || (both_known && other_hash)) {
-    throw Error(where,
-                fmt::format("was made with another vocabulary ({}) than {} ({})",
-                            describe(vocabulary), other_where, describe(other)),
-                remedy);
-  }
-  if (both_known) return;
-  if (vocabulary.hash == other.hash) {
-    log_warning(
-        "{} and {} do not record which vocabulary they were made with; it is assumed to be the "
-        "same",
-        other_where, where);
-  } else {
-    const bool first_is_silent = vocabulary.hash.empty();
-    eval::warn_of_unknown_vocabulary(first_is_silent ? where : other_where,
-                                     first_is_silent ? other_where : where);
-  }
-}
-
 void require_same_training(const std::string& where, const net::ModelFile& saved,
                            const TrainingState& saved_state, const net::ModelFile& now,
                            const DataIdentity& data, const DataIdentity& validation,

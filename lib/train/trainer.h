@@ -69,13 +69,6 @@ TrainingState train(const TrainingTask& task, shard::MultiReader& data,
 net::Network with_vocabulary(const net::Network& network, const std::string& where,
                              shard::MultiReader& data);
 
-// Throws Error if the vocabularies of `where` and `other_where` differ in size or hash. Imported
-// ids may have no hash: then only the sizes are compared, with a warning.
-void require_same_vocabulary(
-    const std::string& where, const shard::VocabularyInfo& vocabulary,
-    const std::string& other_where, const shard::VocabularyInfo& other,
-    const std::string& remedy = "encode all texts with the vocabulary of the training text");
-
 // Throws Error if keys of network or training, or the data, differ between the checkpoint `where`
 // and this run. The error lists all differences. Keys that may change (train/config.h) are ignored,
 // those with kMayChangeByName only if they are in `named`.

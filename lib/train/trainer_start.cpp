@@ -16,6 +16,7 @@
 #include "base/tool.h"
 #include "machine/device.h"
 #include "net/context.h"
+#include "shard/same_vocabulary.h"
 #include "train/device_step.h"
 #include "train/gradients.h"
 #include "train/trainer.h"
@@ -99,8 +100,9 @@ static shard::MultiReader& checked(const TrainingTask& task, shard::MultiReader&
                                    shard::MultiReader& validation) {
   if (task.group != nullptr) require_same_job(task, data, validation);
   net::make_geometry(task.network, task.network.lengths);
-  require_same_vocabulary(validation.name(), validation.vocabulary(), data.name(),
-                          data.vocabulary());
+  shard::require_same_vocabulary({validation.name(), validation.vocabulary()},
+                                 {data.name(), data.vocabulary()},
+                                 "encode all texts with the vocabulary of the training text");
   eval::check_length(eval::source_of(validation));
   warn_of_untrained_unknown(data, validation);
   if (task.network.reset_memory_at_documents) {
@@ -369,11 +371,10 @@ void TrainingRun::begin() {
   }
   if (!task_.init.empty()) {
     const net::ModelFile origin = net::read_model_file(task_.init);
-    if (origin.vocabulary) {
-      require_same_vocabulary(
-          task_.init.string(), *origin.vocabulary, state_.data.name, *description_.vocabulary,
-          "encode the data with the vocabulary of this checkpoint, or leave --init out");
-    }
+    shard::require_same_vocabulary(
+        {task_.init.string(), recorded_or_size(origin.vocabulary, origin.network.vocab_size)},
+        {state_.data.name, *description_.vocabulary},
+        "encode the data with the vocabulary of this checkpoint, or leave --init out");
     weights::load_weights(trained_->model(), weights::read_weights(task_.init));
     log_info("weights from {} ({})", task_.init.string(), to_text(origin.network.architecture));
   }

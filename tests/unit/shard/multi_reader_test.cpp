@@ -167,7 +167,7 @@ TEST_CASE("MultiReader: different vocabularies are refused") {
   const std::string text = complaint([&] {
     MultiReader data({(scratch / "a").string(), (scratch / "b").string()});
   });
-  CHECK(contains(text, "only data made with one vocabulary can be joined"));
+  CHECK(contains(text, "only data that record the same vocabulary can be joined"));
 }
 
 TEST_CASE("MultiReader::vocabulary_text: a damaged vocabulary of any folder is noticed") {

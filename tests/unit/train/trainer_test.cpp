@@ -435,7 +435,7 @@ TEST_CASE("train: weights of a Transformer-XL start a Transformer-QL of the same
 TEST_CASE("train: vocabularies have to agree") {
   Workplace place(test::tiny_xl());
   test::pack(place.scratch / "other", test::scrambled(90, 23), 23, "another hash");
-  CHECK(place.refusal("data", "other").find("another vocabulary") != std::string::npos);
+  CHECK(place.refusal("data", "other").find("its vocabulary (23 entries") != std::string::npos);
   test::pack(place.scratch / "larger", test::scrambled(90, 23), 24);
   CHECK(place.refusal("data", "larger").find("24 entries") != std::string::npos);
   test::pack(place.scratch / "imported", test::scrambled(90, 23), 23, "");
@@ -445,7 +445,8 @@ TEST_CASE("train: vocabularies have to agree") {
   place.task.init = place.task.run / "last";
   place.task.run = place.scratch / "second";
   test::pack(place.scratch / "other-data", test::scrambled(200, 23), 23, "another hash");
-  CHECK(place.refusal("other-data", "other").find("another vocabulary") != std::string::npos);
+  CHECK(place.refusal("other-data", "other").find("its vocabulary (23 entries") !=
+        std::string::npos);
 }
 
 TEST_CASE("train: validation has its own lengths, and impossible ones are refused at once") {
