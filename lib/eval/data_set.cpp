@@ -2,6 +2,7 @@
 
 #include "eval/data_set.h"
 
+#include "base/log.h"
 #include "shard/same_vocabulary.h"
 
 namespace ql::eval {
@@ -41,7 +42,24 @@ DataSet read_stream(const std::string& path) {
         std::copy_n(kept->ids.begin() + begin, count, out);
       },
       [kept]() -> decltype(auto) { return (kept->starts); }};
-  return {path, stream.header().vocabulary, stream.counts(), std::move(source)};
+  DataSet data{path, stream.header().vocabulary, stream.counts(), std::move(source)};
+  warn_of_unknown_tokens(data, [&] { return stream.header().vocabulary_text; });
+  return data;
+}
+
+// Returns the share of <unk> in the text that the vocabulary was made from, or nothing if its file
+// does not have the counts.
+std::optional<double> counted_share_of_unknown(const std::string& vocabulary_text,
+                                               shard::TokenId unk) {
+  if (vocabulary_text.empty()) return std::nullopt;
+  const Json counts = parse_json(vocabulary_text, "the vocabulary").value("counts", Json());
+  if (!counts.is_array() || counts.size() <= unk) return std::nullopt;
+  double all = 0;
+  for (const Json& count : counts) {
+    if (!count.is_number()) return std::nullopt;
+    all += count.get<double>();
+  }
+  return all > 0 ? std::optional(counts[unk].get<double>() / all) : std::nullopt;
 }
 
 }  // namespace
@@ -49,7 +67,31 @@ DataSet read_stream(const std::string& path) {
 DataSet open_data(const std::string& path) {
   if (shard::names_stream(path)) return read_stream(path);
   const auto folder = std::make_shared<shard::MultiReader>(std::vector<std::string>{path});
-  return {path, folder->vocabulary(), folder->counts(), source_of(*folder), folder->hash(), folder};
+  DataSet data{path,  folder->vocabulary(), folder->counts(), source_of(*folder), folder->hash(),
+               folder};
+  warn_of_unknown_tokens(data, [&] { return folder->vocabulary_text(); });
+  return data;
+}
+
+bool has_many_unknown(std::int64_t unknown, std::int64_t tokens, double usual_share) {
+  const double share = static_cast<double>(unknown) / static_cast<double>(tokens);
+  return unknown >= 50 && share >= 0.05 && share > 3 * usual_share;
+}
+
+void warn_of_unknown_tokens(const DataSet& data,
+                            const std::function<std::string()>& vocabulary_text) {
+  if (!data.counts || !data.vocabulary.unk) return;
+  const std::int64_t unknown = data.counts->unknown;
+  const std::int64_t tokens = data.source.tokens;
+  // A vocabulary is parsed only where its share can matter.
+  if (!has_many_unknown(unknown, tokens, 0)) return;
+  const auto usual = counted_share_of_unknown(vocabulary_text(), *data.vocabulary.unk);
+  if (!usual || !has_many_unknown(unknown, tokens, *usual)) return;
+  log_warning(
+      "{}: {:.1f} % of the tokens are <unk>, but {:.1f} % in the text that the vocabulary was made "
+      "from; prepare this text as that one was prepared (such as with share/ql/demo/tokenize)",
+      data.source.name, 100.0 * static_cast<double>(unknown) / static_cast<double>(tokens),
+      100.0 * *usual);
 }
 
 void check_vocabulary(const std::string& trained_on, const shard::VocabularyInfo& vocabulary,

@@ -49,6 +49,17 @@ struct DataSet {
 // damaged data and for a stream whose producer did not finish.
 DataSet open_data(const std::string& path);
 
+// Returns true if `unknown` of `tokens` is several times `usual_share`: the text was probably not
+// prepared like the one with the usual share, for example its punctuation was not split from words.
+// Returns false for less than fifty unknown tokens or less than 5 %, which chance can explain.
+bool has_many_unknown(std::int64_t unknown, std::int64_t tokens, double usual_share);
+
+// Warns if many more tokens of the data are <unk> than of the text that its vocabulary was made
+// from. `vocabulary_text` returns the content of the vocabulary file, or "". open_data() calls this
+// function.
+void warn_of_unknown_tokens(const DataSet& data,
+                            const std::function<std::string()>& vocabulary_text);
+
 // Calls shard::require_same_vocabulary(), because a result for tokens of another vocabulary has no
 // meaning. `trained_on` names the model, or the training data of a unigram model, and `vocabulary`
 // is what that records. evaluate() still checks every id.

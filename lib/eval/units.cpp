@@ -281,11 +281,13 @@ UnitScores score_units(const nn::Model& model, const std::string& model_name,
     pass.finish(std::nullopt);
     data.counts = stream.counts();
     data.source.tokens = stream.tokens();
+    warn_of_unknown_tokens(data, [&] { return stream.header().vocabulary_text; });
     return {pass.evaluation(), data};
   }
   shard::MultiReader folder({path});
   const DataSet data =
       check({path, folder.vocabulary(), folder.counts(), {path, folder.tokens(), {}}});
+  warn_of_unknown_tokens(data, [&] { return folder.vocabulary_text(); });
   UnitScoring pass(
       model, data, [&] { return folder.vocabulary_text(); }, options, sink);
   folder.copy({0, folder.tokens()}, 1, pass, [](std::int64_t) {});

@@ -59,15 +59,27 @@ static std::string place_text(const TrainingTask& task) {
   return fmt::format("{}, {}; {}", device, to_text(task.config.precision), steps);
 }
 
-static void warn_of_untrained_unknown(const shard::MultiReader& data,
-                                      const shard::MultiReader& validation) {
+static void warn_of_unknown_tokens(const shard::MultiReader& data,
+                                   const shard::MultiReader& validation) {
   if (!data.counts() || !validation.counts()) return;
-  if (data.counts()->unknown > 0 || validation.counts()->unknown == 0) return;
+  const std::int64_t unknown = data.counts()->unknown;
+  const std::int64_t in_validation = validation.counts()->unknown;
+  if (in_validation == 0) return;
+  if (unknown > 0) {
+    const double usual = static_cast<double>(unknown) / static_cast<double>(data.tokens());
+    if (!eval::has_many_unknown(in_validation, validation.tokens(), usual)) return;
+    log_warning(
+        "<unk> is {} of the {} tokens of {}, several times its share in {}; prepare both texts in "
+        "the same way",
+        with_thousands(in_validation), with_thousands(validation.tokens()), validation.name(),
+        data.name());
+    return;
+  }
   log_warning(
       "<unk> is {} of the {} tokens of {}, but does not occur in {}, so the network never learns "
       "<unk>; make a vocabulary of words or characters with qltok vocab --min-count 2 or more",
-      with_thousands(validation.counts()->unknown), with_thousands(validation.tokens()),
-      validation.name(), data.name());
+      with_thousands(in_validation), with_thousands(validation.tokens()), validation.name(),
+      data.name());
 }
 
 static std::string describe(const DataIdentity& data, const shard::MultiReader& reader) {
@@ -104,7 +116,7 @@ static shard::MultiReader& checked(const TrainingTask& task, shard::MultiReader&
                                  {data.name(), data.vocabulary()},
                                  "encode all texts with the vocabulary of the training text");
   eval::check_length(eval::source_of(validation));
-  warn_of_untrained_unknown(data, validation);
+  warn_of_unknown_tokens(data, validation);
   if (task.network.reset_memory_at_documents) {
     // The readers keep the document starts from now on, so reading the starts cannot fail or be
     // interrupted in the middle of a step or a validation.
