@@ -30,11 +30,14 @@ print_frame(1);
 printf "set xlabel %s\n", quoted('distance in tokens, plus 1');
 print "set logscale x 2\nset logscale cb\nset palette defined (0 '#FFFFFF', 0.4 '#E69F00', 0.7 '#D55E00', 1 '#301000')\n";
 printf "set cblabel %s\n", quoted('mean probability of a token');
-my $floor = most(@values) > 1e-4 ? 1e-4 : 0;
-printf "set cbrange [%g:%g]\n", most($floor, least(@values)), most(@values);
+# The scale does not depend on the probabilities, so that the pictures of two networks can be compared. Its
+# least value is below an even distribution over the longest distance.
+printf "set cbrange [%g:1]\n", least(1e-4, 0.1 / $widest);
+# Names of rows may be long. The room for the colours and their label is kept.
+print "set lmargin at screen 0.22\nset rmargin at screen 0.84\n";
 printf "set xrange [1:%g]\n", $widest;
 print "set yrange [0.5:", @rows + 0.5, "] reverse\n";
-my $every = int(@rows / 32) + 1;
+my $every = int(@rows / 33) + 1;
 printf "set ytics (%s) font ',9'\n", join ', ', map { quoted($rows[$_]) . ' ' . ($_ + 1) } grep { $_ % $every == 0 } 0 .. $#rows;
 print "\$boxes << END_OF_POINTS\n", map { "$_\n" } @boxes;
 print "END_OF_POINTS\n";

@@ -104,9 +104,9 @@ sub print_frame {
     my ($entries) = @_;
     print "set border 3 lc rgb '#606060'\nset tics nomirror out scale 0.6\n";
     print "set grid x y lc rgb '#E0E0E0' lt 1 lw 0.7\n";
-    # Beside the curves, never upon them: below, or on the right when they are many.
-    print $entries > 8 ? "set key outside right top" : "set key bmargin center horizontal";
-    print " Left reverse samplen 2 spacing 1.2 width 2 height 0.6 noautotitle\n";
+    # Beside the curves, never upon them: below in columns, or on the right when they are many.
+    print $entries > 16 ? "set key outside right top" : "set key bmargin center horizontal";
+    print " Left reverse samplen 3 spacing 1.2 width 2 height 0.6 noautotitle\n";
 }
 
 # A named block of points; an undefined point breaks the line.

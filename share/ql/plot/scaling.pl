@@ -13,7 +13,7 @@ fail('expected one table of scaling, found ', scalar @files) if @files != 1;
 my (%points, @order);
 for (drawn_rows($files[0], $x, $y, 'positive number', rows_of($files[0], qw(network attention), $x, $y))) {
     my %row = %$_;
-    my $name = "$row{network}, $row{attention} attention";
+    my $name = "$row{network}, $row{attention}";
     push @order, $name if !$points{$name};
     push @{$points{$name}}, [$row{$x}, $row{$y}];
 }

@@ -1,14 +1,16 @@
 #!/usr/bin/perl
-# Tables of qleval and of share/repro for gnuplot: tables.pl X Y -- TABLE...
+# Tables of qleval and of share/repro for gnuplot: tables.pl X Y WHERE -- TABLE...
 #
-# A line for the rows of every model, data and lengths other than X, by the column X. An empty X or Y is
+# A line for the rows of every model, data and lengths other than X, by the column X. WHERE is empty, or
+# COLUMN=VALUE for the rows that are drawn. An empty X or Y is
 # the first column of those below that all tables have. Seeds of one network have one colour and one name.
 use strict;
 use warnings;
 use FindBin;
 require "$FindBin::Bin/drawing.pl";
 
-my ($x, $y, undef, @files) = @ARGV;
+my ($x, $y, $where, undef, @files) = @ARGV;
+my ($column, $value) = $where =~ /^([^=]*)=(.*)/s;
 my %has;
 for my $file (@files) {
     open my $input, '<:raw', $file or fail("$file: cannot open: $!");
@@ -33,7 +35,7 @@ my %label = (
     context => $model eq 'network' ? 'context (tokens)' : 'context length (tokens, mean by the paper\'s formula)',
     context_min => 'context length (tokens, shortest)',
     context_max => 'context length (tokens, longest)',
-    to => 'place behind the reset of the memory (tokens)',
+    to => 'place after the reset of the memory (tokens)',
     gain => 'gain of one step more (a part of the perplexity)',
 );
 
@@ -53,7 +55,10 @@ sub names_of {
 
 my @rows;
 for my $file (@files) {
-    my @drawn = drawn_rows($file, $x, $y, 'number', rows_of($file, $x, $y));
+    my @of_table = rows_of($file, $x, $y, $column // ());
+    @of_table = grep { $_->{$column} eq $value } @of_table if defined $column;
+    fail("$file: no row has $where") if !@of_table;
+    my @drawn = drawn_rows($file, $x, $y, 'number', @of_table);
     # Networks of one name in two tables are not the same.
     for (@drawn) { $_->{data} //= $file if @files > 1 }
     push @rows, @drawn;
@@ -90,7 +95,7 @@ my @ys = map { $_->{$y} } @rows;
 my %entries = map { $_ => 1 } values %name_of;
 print_frame(scalar keys %entries);
 printf "set xlabel %s\nset ylabel %s\n", quoted($label{$x} // $x), quoted($label{$y} // ($y =~ tr/_/ /r));
-if (least(@xs) > 0 && most(@xs) / least(@xs) >= 16) {
+if ($x ne 'step' && least(@xs) > 0 && most(@xs) / least(@xs) >= 16) {
     # Lengths are few and mostly doubled: each gets a label.
     my %places = map { $_ + 0 => 1 } @xs;
     my @places = sort { $a <=> $b } keys %places;
