@@ -32,6 +32,8 @@ Options:
   --set KEY=VALUE    another value for all trainings, as qltrain takes it; may be given several times
   --device, --precision
                      as qltrain takes them
+  --threads N        of qltrain and qleval; default: all cores. Scripts that run at the same time
+                     should divide the cores
   --bin FOLDER       where the tools are; default: found in PATH
 END
 }
@@ -48,7 +50,7 @@ read_options() {
   while [ $# -gt 0 ]; do
     case $1 in
       --help | -h) usage && exit 0 ;;
-      --data | --budget | --output | --presets | --seeds | --set | --device | --precision | --bin) ;;
+      --data | --budget | --output | --presets | --seeds | --set | --device | --precision | --threads | --bin) ;;
       --widths | --part | --type | --test) [[ " $own_options " == *" $1 "* ]] || wrong "unknown argument $1" ;;
       *) wrong "unknown argument $1" ;;
     esac
@@ -67,6 +69,7 @@ read_options() {
         [[ $2 != seed=* ]] || wrong "--set $2: expected another key; give --seeds ${2#seed=}"
         settings+=("$2") ;;
       --device | --precision) device+=("$1" "$2") ;;
+      --threads) threads=(--threads "$2") ;;
       --bin) PATH=$(cd "$2" && pwd):$PATH ;;
     esac
     shift 2
@@ -173,7 +176,7 @@ train() {
   mkdir -p "$run"
   echo "$made_of" >"$run/made-of"
   qltrain --quiet --data "$data" --valid data/valid -m "$preset" -o "$run" --resume \
-    --set checkpoint_minutes=2 "${arguments[@]}" "${device[@]}" >&2
+    --set checkpoint_minutes=2 "${arguments[@]}" "${device[@]}" "${threads[@]}" >&2
   touch "$run/finished"
 }
 
@@ -191,7 +194,7 @@ score() {
   if [ ! -e "$table" ]; then
     say "scoring $runs/$1 with $2/$3/$4"
     read_network "$runs/$1/best=$2/${3#-}/${4#-}"
-    qleval --quiet -m "$checkpoint" --data data/test "${lengths[@]}" "${device[@]}" >"$table.new"
+    qleval --quiet -m "$checkpoint" --data data/test "${lengths[@]}" "${device[@]}" "${threads[@]}" >"$table.new"
     # Means of an infinite perplexity are of no use, and awk reads it as 0.
     [[ $(column perplexity <"$table.new") =~ ^[0-9] ]] ||
       fail "$runs/$1: the perplexity of the test text is $(column perplexity <"$table.new"), as $output/$table.new has it: the training has diverged"
@@ -200,8 +203,9 @@ score() {
 }
 
 # score_all NAME SEGMENT MEMORY COMPRESSED: scores the networks of all seeds. Sets $mean of their
-# perplexities, $spread, the distance from the lowest to the highest one, and $context, the average
-# context length n_c as the paper has it. (No function prints these: its failure would be lost.)
+# perplexities, $spread, the distance from the lowest to the highest one (- for a single seed), $with_spread,
+# the mean and in brackets the spread, and $context, the average context length n_c as the paper has it. (No
+# function prints these: its failure would be lost.)
 score_all() {
   local seed perplexities=()
   for seed in $seeds; do
@@ -211,7 +215,9 @@ score_all() {
   context=$(column context <"$table")
   read -r mean spread < <(printf '%s\n' "${perplexities[@]}" | awk '
     {sum += $1; if (NR == 1 || $1 < low) low = $1; if ($1 > high) high = $1}
-    END {printf "%.2f %.2f\n", sum / NR, high - low}')
+    END {printf "%.2f %s\n", sum / NR, (NR > 1 ? sprintf("%.2f", high - low) : "-")}')
+  with_spread=$mean
+  [ "$spread" = - ] || with_spread+=" ($spread)"
 }
 
 # paper TABLE PRESETS NETWORK LENGTHS: the paper's own perplexity, or - where it has none.

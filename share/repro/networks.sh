@@ -6,6 +6,9 @@ export LC_ALL=C
 # With CDPATH, cd prints the folder, and may take another one.
 unset CDPATH
 
+# The option --threads of a script, for qltrain and qleval.
+threads=()
+
 wrong() {
   echo "$(basename "$0"): error: $* (see $(basename "$0") --help)" >&2
   exit 2

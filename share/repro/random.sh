@@ -15,7 +15,7 @@ random_data() {
 # random_network PRESET DATA FOLDER: a checkpoint of the preset's network.
 random_network() {
   rm -rf "$3.run"
-  qltrain --quiet -m "$1" --data "$2" --valid "$2" -o "$3.run" --set steps=1 --set eval_interval=2
+  qltrain --quiet -m "$1" --data "$2" --valid "$2" -o "$3.run" --set steps=1 --set eval_interval=2 "${threads[@]}"
   rm -rf "$3"
   mv "$3.run/last" "$3"
 }
@@ -25,7 +25,7 @@ random_network() {
 seconds_per_token() {
   local speeds=() time
   for time in 1 2 3; do
-    qleval --quiet --format tsv "$@" >"$scratch/evaluation"
+    qleval --quiet --format tsv "${threads[@]}" "$@" >"$scratch/evaluation"
     read -r targets_scored speed < <(awk -F '\t' '
       NR == 1 {for (i = 1; i <= NF; i++) at[$i] = i; next}
       {print $at["targets"], $at["tokens_per_second"]}' "$scratch/evaluation")
