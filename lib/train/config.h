@@ -71,8 +71,8 @@ struct TrainingConfig {
   machine::Precision precision = machine::Precision::kFloat32;
   // `divergence` is the response to a loss, gradient or weight that is not finite, and to a loss
   // that is more than `loss_jump` nats above its running mean (`loss_jump` 0: no finite loss is too
-  // large). A validation loss also has to be above the best one by as much. A jump of 10 nats
-  // multiplies perplexity by 22,000; no text does that to a healthy network.
+  // large). A jump of 10 nats multiplies perplexity by 22,000; no text does that to a healthy
+  // network.
   OnDivergence divergence = OnDivergence::kStop;
   double loss_jump = 10;
   // The loss by which a Compressive Transformer learns its convolution and decoder

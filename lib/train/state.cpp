@@ -15,8 +15,7 @@ static std::string not_finite(double value) {
 }
 
 static std::string figures(const Divergence& found) {
-  // A validation ends at the first loss that is not finite, and has no mean then.
-  if (!found.tensor.empty() || (found.validation && !std::isfinite(found.loss))) return "";
+  if (!found.in_step()) return "";
   // The sign of a NaN has no meaning.
   const auto number = [](double value) { return std::isnan(value) ? std::fabs(value) : value; };
   std::string text = fmt::format(" (loss {:.4g}", number(found.loss));
@@ -54,14 +53,12 @@ static std::string advice(const DivergedRun& run) {
 
 std::string Divergence::reason() const {
   if (!tensor.empty()) return tensor + " holds NaN or infinite values";
-  const char* const which = validation ? "the validation loss" : "the loss";
-  if (!std::isfinite(loss)) {
-    return fmt::format("{} is {}", which, validation ? "not finite" : not_finite(loss));
-  }
+  if (validation) return "the validation loss is not finite";
+  if (!std::isfinite(loss)) return "the loss is " + not_finite(loss);
   if (gradient_norm && !std::isfinite(*gradient_norm)) {
     return "the gradient's norm is " + not_finite(*gradient_norm);
   }
-  return loss > largest_loss ? fmt::format("{} has jumped above {:.4g}", which, largest_loss) : "";
+  return loss > largest_loss ? fmt::format("the loss has jumped above {:.4g}", largest_loss) : "";
 }
 
 Diverged::Diverged(Divergence found, const DivergedRun& run)

@@ -39,7 +39,7 @@ struct Divergence {
   double largest_loss = std::numeric_limits<double>::infinity();  // a larger loss is a jump
   std::string tensor = {};  // name of a tensor that was not finite at a checkpoint; else empty
   std::vector<GroupNorm> layers = {};  // norms by group, if known
-  bool validation = false;             // `loss` is that of a validation after the step
+  bool validation = false;             // a loss of a validation after the step was not finite
 
   // Returns true if the step was found before it changed the weights, and false if they are those
   // after the step.

@@ -228,24 +228,23 @@ eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
 void TrainingRun::validate() {
   finish_steps();
   const net::Lengths lengths = task_.config.evaluation_lengths(task_.network.lengths);
-  Divergence found;
-  found.step = state_.step - 1;
-  found.validation = true;
-  const double jump = task_.config.loss_jump;
-  found.largest_loss = state_.running_loss.largest(jump);
-  if (state_.best) found.largest_loss = std::max(found.largest_loss, state_.best->loss + jump);
   eval::Evaluation result;
   try {
     result = evaluate(lengths);
-    found.loss = result.mean();
   } catch (const eval::NotFinite&) {
+    Divergence found;
+    found.step = state_.step - 1;
     found.loss = std::nan("");
+    found.validation = true;
+    throw Diverged(found);
   }
-  if (!found.reason().empty()) throw Diverged(found);
-  sound_step_ = state_.step;
+  const double loss = result.mean();
+  // The loss of a text that is unlike the training data may be far above theirs, most of all if the
+  // network has memorised them. Destroyed weights fail on the training data, too.
+  if (loss <= state_.running_loss.largest(task_.config.loss_jump)) sound_step_ = state_.step;
+  require_sound();
   unsaved_ = true;
   state_.validation_step = state_.step;
-  const double loss = result.mean();
   const bool best = !state_.best || loss < state_.best->loss;
   state_.since_best = best ? 0 : state_.since_best + 1;
   validation_seconds_ += result.seconds;

@@ -38,11 +38,8 @@ TEST_CASE("Divergence: the reason is given in words") {
   // Only the loss is known when no gradient was computed.
   CHECK(std::string(Diverged({6, 16.53, {}, 13.2}).what())
             .find("step 7: the loss has jumped above 13.2 (loss 16.53); ") == 0);
-  Divergence validation{6, 16.53, {}, 13.2};
+  Divergence validation{6, none};
   validation.validation = true;
-  CHECK(std::string(Diverged(validation).what())
-            .find("step 7: the validation loss has jumped above 13.2 (loss 16.53); ") == 0);
-  validation.loss = -none;
   CHECK(std::string(Diverged(validation).what())
             .find("step 7: the validation loss is not finite; ") == 0);
 }

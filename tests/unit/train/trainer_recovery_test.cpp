@@ -425,8 +425,10 @@ TEST_CASE("train: weights that a step has destroyed are never saved") {
        [](TrainingTask& task) { task.stop_at = 11; }},
       {"infinite", 1e30, "step 12: the loss is not a number",
        [](TrainingTask& task) { task.stop_at = 11; }},
-      {"validation", 3, "step 11: the validation loss has jumped above ",
+      {"end", 3, "step 12: the loss has jumped above ",
        [](TrainingTask& task) { task.config.steps = 11; }},
+      {"validation", 3, "step 12: the loss has jumped above ",
+       [](TrainingTask& task) { task.config.eval_interval = 11; }},
       {"infinite validation", 1e30, "step 11: the validation loss is not finite; ",
        [](TrainingTask& task) { task.config.eval_interval = 11; }},
   };
