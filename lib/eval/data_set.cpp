@@ -52,7 +52,9 @@ DataSet read_stream(const std::string& path) {
 std::optional<double> counted_share_of_unknown(const std::string& vocabulary_text,
                                                shard::TokenId unk) {
   if (vocabulary_text.empty()) return std::nullopt;
-  const Json counts = parse_json(vocabulary_text, "the vocabulary").value("counts", Json());
+  const Json vocabulary = parse_json(vocabulary_text, "the vocabulary");
+  if (!vocabulary.is_object()) return std::nullopt;
+  const Json counts = vocabulary.value("counts", Json());
   if (!counts.is_array() || counts.size() <= unk) return std::nullopt;
   double all = 0;
   for (const Json& count : counts) {
