@@ -1,4 +1,5 @@
-// qltok makes vocabularies, encodes text as a token stream, and decodes a stream. See qltok(1).
+// qltok makes and prints vocabularies, encodes text as a token stream, and decodes a stream. See
+// qltok(1).
 #include <fmt/format.h>
 
 #include <memory>
@@ -276,11 +277,28 @@ static void decode(const Options& options) {
   out.close();
 }
 
+// Writes a line for each token. Tokens of type piece are escaped in the vocabulary's file already.
+static void print_tokens(const Options& options) {
+  if (options.positional().size() != 1) {
+    throw UsageError("tokens", "expected one VOCAB", "print one vocabulary after the other");
+  }
+  OutputStream out(options.text("output-file"), false);
+  const std::string& path = options.positional().front();
+  const Vocabulary vocabulary = parse_vocabulary(read_vocabulary_file(path), path);
+  const bool is_escaped = vocabulary.type() == TokenType::kPiece;
+  for (TokenId id = 0; id < vocabulary.size(); ++id) {
+    const std::string_view token = vocabulary.token(id);
+    out.write((is_escaped ? std::string(token) : escaped(token, Among::kLines)) + "\n");
+  }
+  out.close();
+}
+
 int main(int argc, char** argv) {
   return run_tool(qltok_table, argc, argv, [](const Options& options) {
     const std::string& command = options.command().name;
     if (command == "vocab") make_vocabulary(options);
     if (command == "encode") encode(options);
     if (command == "decode") decode(options);
+    if (command == "tokens") print_tokens(options);
   });
 }

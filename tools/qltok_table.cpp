@@ -170,8 +170,18 @@ static Command decode_command() {
            {"echo 5 17 3 | qltok decode --vocab words.json --input ids", "Text of some ids"}}};
 }
 
+static Command tokens_command() {
+  return {"tokens",
+          "print the tokens of a vocabulary in the order of their ids",
+          "VOCAB",
+          {output_file_option()},
+          {{"qltok tokens vocab.json | cat -n", "Tokens with the numbers of their lines"},
+           {"qltok tokens runs/ql/best | grep -n -x the",
+            "The line of a token, which is its id plus 1"}}};
+}
+
 ToolTable qltok_table() {
   return {"qltok",
           "Turn text into token ids and back.",
-          {vocab_command(), encode_command(), decode_command()}};
+          {vocab_command(), encode_command(), decode_command(), tokens_command()}};
 }

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <optional>
 
 #include "base/error.h"
 #include "base/provenance.h"
+#include "base/records.h"
 #include "base/strings.h"
 
 namespace ql {
@@ -31,6 +33,7 @@ struct Row {
   const char* command = "";  // writes the content to a pipe; FILE may be "-" unless wants_file
   const char* advice = "";   // used where no command exists
   bool wants_file = false;   // the command reads files only
+  const char* tokens = "";   // the advice where a vocabulary is expected, if it differs
 };
 
 constexpr const char* kExport = "export its content to a plain file with the program that made it";
@@ -40,6 +43,20 @@ constexpr const char* kPlainText = "save it as plain text in UTF-8";
 constexpr const char* kNumpy =
     "write its ids with numpy.load(FILE).astype('<u4').tofile('ids.bin'), and give ids.bin to "
     "qlbin pack --input u32";
+// The following ways write the tokens of a vocabulary to a file for qltok vocab --import.
+constexpr const char* kPickle =
+    "write its tokens as JSON with Python, if you trust the file, because pickle runs code from "
+    "it: for the meta.pkl of nanoGPT json.dump(pickle.load(open('FILE', 'rb'))['stoi'], "
+    "open('tokens.json', 'w')), and import tokens.json";
+constexpr const char* kGgufTokens =
+    "write its tokens as JSON: head -c 100M FILE | perl -MJSON::PP -0777 -ne "
+    "'/tokenizer\\.ggml\\.tokens\\x09\\0\\0\\0\\x08\\0\\0\\0/g and print "
+    "JSON::PP->new->encode([unpack \"Q</(Q</a)\", substr $_, pos])' > tokens.json, and import "
+    "tokens.json";
+constexpr const char* kLlmcTokens =
+    R"(write its tokens to a list: perl -0777 -ne 'for (unpack "x1024 (C/a)*", $_) )"
+    R"({ s/(.)/sprintf "\\x%02X", ord $1/ges; print "$_\n" }' FILE > LIST, )"
+    "and import LIST with --type piece";
 constexpr const char* kFetchAgain = "download the file again if a server sent this in its place";
 
 // A pattern fixes at least three bytes. Two bytes would match every file that begins with a certain
@@ -75,21 +92,29 @@ constexpr std::array kBinary = {
     Row{FileKind::kOther, 0, "\xC7\x71???????????\0\0\0"sv, "a cpio archive"},
     Row{FileKind::kOther, 0, "!<arch>\n"sv, "an ar archive (.a, .deb)"},
     Row{FileKind::kOther, 0, "\x93NUMPY"sv, "a NumPy array (.npy)", "", kNumpy},
-    Row{FileKind::kOther, 0, "\x80\x02\x7Dq"sv, "a Python pickle", "", kExport},
-    Row{FileKind::kOther, 0, "\x80\x02]q"sv, "a Python pickle", "", kExport},
-    Row{FileKind::kOther, 0, "\x80\x03\x7Dq"sv, "a Python pickle", "", kExport},
-    Row{FileKind::kOther, 0, "\x80\x03]q"sv, "a Python pickle", "", kExport},
-    Row{FileKind::kOther, 0, "\x80\x04\x95"sv, "a Python pickle", "", kExport},
-    Row{FileKind::kOther, 0, "\x80\x05\x95"sv, "a Python pickle", "", kExport},
+    Row{FileKind::kOther, 0, "\x80\x02\x7Dq"sv, "a Python pickle", "", kExport, false, kPickle},
+    Row{FileKind::kOther, 0, "\x80\x02]q"sv, "a Python pickle", "", kExport, false, kPickle},
+    Row{FileKind::kOther, 0, "\x80\x02\x63"sv, "a Python pickle", "", kExport, false, kPickle},
+    Row{FileKind::kOther, 0, "\x80\x03\x7Dq"sv, "a Python pickle", "", kExport, false, kPickle},
+    Row{FileKind::kOther, 0, "\x80\x03]q"sv, "a Python pickle", "", kExport, false, kPickle},
+    Row{FileKind::kOther, 0, "\x80\x03\x63"sv, "a Python pickle", "", kExport, false, kPickle},
+    Row{FileKind::kOther, 0, "\x80\x04\x95"sv, "a Python pickle", "", kExport, false, kPickle},
+    Row{FileKind::kOther, 0, "\x80\x05\x95"sv, "a Python pickle", "", kExport, false, kPickle},
+    Row{FileKind::kOther, 0, "(dp0\n"sv, "a Python pickle", "", kExport, false, kPickle},
+    Row{FileKind::kOther, 0, "(lp0\n"sv, "a Python pickle", "", kExport, false, kPickle},
+    Row{FileKind::kOther, 0, "\xC8\xD7\x34\x01?\0\0\0"sv, "the tokenizer.bin of llm.c", "", "",
+        false, kLlmcTokens},
     Row{FileKind::kOther, 0, "PAR1\x15"sv, "a Parquet file", "", kColumn},
     Row{FileKind::kOther, 0, "ARROW1\0\0"sv, "an Arrow file", "", kColumn},
     Row{FileKind::kOther, 0, "\xFF\xFF\xFF\xFF??\0\0\x10\0\0\0"sv, "an Arrow stream", "", kColumn},
     Row{FileKind::kOther, 0, "\x89HDF\r\n\x1A\n"sv, "an HDF5 file", "", kExport},
     Row{FileKind::kOther, 0, "SQLite format 3\0"sv, "an SQLite database", "", kExport},
-    Row{FileKind::kOther, 0, "GGUF?\0\0\0"sv, "a GGUF model"},
-    Row{FileKind::kOther, 0, "MMIDIDX\0\0"sv, "the index of Megatron's token files", "",
-        "import it and its .bin with qlbin import --format megatron"},
+    Row{FileKind::kOther, 0, "GGUF?\0\0\0"sv, "a GGUF model", "", "", false, kGgufTokens},
+    Row{FileKind::kOther, 0, "MMIDIDX\0\0"sv, "the index of Megatron's or fairseq's token files",
+        "", "import it and its .bin with qlbin import --format megatron"},
     Row{FileKind::kWeights, 0, "???\0\0\0\0\0{\""sv, "a file of weights (safetensors)"},
+    Row{FileKind::kOther, 0, "WARC/?."sv, "a WARC file of web pages", "",
+        "write the text of its pages to a plain file with a program that reads WARC"},
     Row{FileKind::kOther, 0, "%PDF-"sv, "a PDF document", "pdftotext FILE -", "", true},
     Row{FileKind::kOther, 0, "%!PS-Adobe"sv, "a PostScript document", "ps2ascii FILE", "", true},
     Row{FileKind::kOther, 0, "{\\rtf1"sv, "an RTF document", "", kPlainText},
@@ -127,7 +152,6 @@ constexpr std::array kTexts = {
     Row{FileKind::kOther, 0, "<html>"sv, "an HTML page", "", kFetchAgain},
     Row{FileKind::kOther, 0, "<error> <code>"sv, "a server's error message (XML)", "", kFetchAgain},
     Row{FileKind::kOwnJson, 0, "{ \"format\" : \"ql-*\""sv, "a JSON file of these tools"},
-    Row{FileKind::kJsonText, 0, "{ \"text\" :"sv, "JSON with the text in it", "jq -r .text FILE"},
 };
 
 // Servers send these texts, without a line feed, in place of a file.
@@ -194,14 +218,16 @@ Match match_text(const Row& row, std::string_view text) {
   return Match::kYes;
 }
 
-// `row` is the row of kBinary or kTexts that a file's first bytes match, or null. The flags say
-// whether a row of kBinary, or one of kTexts, could match when more is read.
+// `row` is the row of kBinary or kTexts that a file's first bytes match, or null. Only a file
+// without a row may have records. The flags say whether a row of kBinary, or one of kTexts or other
+// records, could match when more is read.
 struct Found {
   const Row* row = nullptr;
+  std::optional<Records> records;
   bool binary_possible = false, text_possible = false;
 };
 
-Found find_row(std::string_view head) {
+Found find_kind(std::string_view head) {
   Found found;
   const auto look = [&](const Row& row, Match match, bool& possible) {
     if (match == Match::kYes && found.row == nullptr) found.row = &row;
@@ -215,6 +241,9 @@ Found find_row(std::string_view head) {
   std::string_view text = head;
   found.text_possible = !skip_prologue(text);
   for (const Row& row : kTexts) look(row, match_text(row, text), found.text_possible);
+  if (found.row != nullptr) return found;
+  found.records = find_records(text, found.text_possible);
+  found.text_possible = found.text_possible || (found.records && !found.records->complete);
   return found;
 }
 
@@ -281,18 +310,21 @@ constexpr std::array kContentNames = {
     "a vocabulary",        "a list of names", "JSON",      "weights (safetensors)"};
 static_assert(kContentNames.size() == static_cast<std::size_t>(Content::kAnything));
 
-// Returns advice to get the expected content by running `command` on FILE. `packed_by` is the
-// command that decompresses FILE, such as "gzip -dc", or "" if FILE is not compressed.
+// Returns the command for a FILE that `packed_by` decompresses first, such as "gzip -dc", or the
+// command itself if `packed_by` is "".
+std::string command_for(std::string command, bool wants_file, const std::string& packed_by) {
+  if (packed_by.empty()) return command;
+  command.replace(command.rfind("FILE"), std::string_view("FILE").size(),
+                  wants_file ? "UNPACKED" : "-");
+  return fmt::format("{} FILE {} {}", packed_by, wants_file ? "> UNPACKED &&" : "|", command);
+}
+
+// Returns advice to get the expected content by running `command` on FILE.
 std::string advice_to_run(std::string command, bool wants_file, Content expected,
                           const std::string& packed_by) {
   const bool takes_pipes = expected == Content::kText || expected == Content::kTextIds ||
                            expected == Content::kTokenStream;
-  if (!packed_by.empty()) {
-    const std::string unpack = packed_by + " FILE";
-    command.replace(command.find("FILE"), std::string_view("FILE").size(),
-                    wants_file ? "UNPACKED" : "-");
-    command = fmt::format("{} {} {}", unpack, wants_file ? "> UNPACKED &&" : "|", command);
-  }
+  command = command_for(std::move(command), wants_file, packed_by);
   if (!takes_pipes) return fmt::format("give its content in a file: {} > OTHER", command);
   return fmt::format("give it through a pipe: {} | {} ... -", command, invoked_tool());
 }
@@ -321,6 +353,7 @@ void refuse_row(const Row& row, std::string_view head, Content expected, const s
   if (expected == Content::kWeights && kind == "a zip archive") {
     advice = "convert the weights as share/ql/published-weights.txt says";
   }
+  if (expected == Content::kVocabulary && *row.tokens != '\0') advice = row.tokens;
   if (row.kind == FileKind::kOwnJson) {
     const std::size_t begin = head.find("\"ql-") + 1;
     const std::string_view format = head.substr(begin, head.find('"', begin) - begin);
@@ -345,17 +378,46 @@ void refuse_row(const Row& row, std::string_view head, Content expected, const s
   refuse(name, kind, expected, advice, packed_by);
 }
 
+// Refuses records in place of the expected content, unless they may be JSON of another kind.
+void refuse_records(const Records& records, Content expected, const std::string& name,
+                    const std::string& packed_by) {
+  if (records.json && expected == Content::kJson) return;
+  if (!records.surely_text && expected == Content::kVocabulary) return;
+  std::string advice = "write the text that is in it to a file, with jq for example";
+  const auto command = [&](const std::string& text) { return command_for(text, false, packed_by); };
+  if (records.command.empty()) {
+    // No field has text.
+  } else if (expected == Content::kVocabulary) {
+    advice = fmt::format("make a vocabulary of its text: {} | qltok vocab ... -",
+                         command(records.command));
+  } else if (expected == Content::kTokenStream) {
+    advice = advice_to_run(records.command + " | qltok encode --vocab VOCAB", false, expected,
+                           packed_by);
+  } else {
+    advice = advice_to_run(records.command, false, expected, packed_by);
+  }
+  if (!records.command.empty() && expected == Content::kText) {
+    advice += fmt::format(
+        ", or, because this loses where a text of several lines begins, with a document for each "
+        "text: {} | qltok encode --document {} ... -",
+        command(records.marking_command), records.rule);
+  }
+  refuse(name, records.kind, expected, advice, packed_by);
+}
+
 }  // namespace
 
 FileKind file_kind(std::string_view head) {
-  const Row* const row = find_row(head).row;
-  return row == nullptr ? FileKind::kUnknown : row->kind;
+  const Found found = find_kind(head);
+  if (found.row != nullptr) return found.row->kind;
+  if (!found.records) return FileKind::kUnknown;
+  return found.records->json ? FileKind::kJsonText : FileKind::kOther;
 }
 
 Outlook outlook(std::string_view head) {
   constexpr std::size_t kEnoughForZeros = 64;
   if (head.size() >= kHeadBytes) return Outlook::kFinal;
-  const Found found = find_row(head);
+  const Found found = find_kind(head);
   if (found.row != nullptr) return Outlook::kFinal;
   const bool zeros = head.size() < kEnoughForZeros && head.find('\0') != head.npos;
   if (found.binary_possible || zeros) return Outlook::kOpen;
@@ -365,15 +427,17 @@ Outlook outlook(std::string_view head) {
 void check_kind(std::string_view head, Content expected, const std::string& name,
                 const std::string& packed_by) {
   if (expected == Content::kAnything) return;
-  if (const Row* const row = find_row(head).row) {
+  const Found found = find_kind(head);
+  if (const Row* const row = found.row) {
     const bool wanted =
         (row->kind == FileKind::kTokenStream && expected == Content::kTokenStream) ||
         (row->kind == FileKind::kWeights && expected == Content::kWeights) ||
-        ((row->kind == FileKind::kOwnJson || row->kind == FileKind::kJsonText) &&
+        (row->kind == FileKind::kOwnJson &&
          (expected == Content::kVocabulary || expected == Content::kJson));
     if (!wanted) refuse_row(*row, head, expected, name, packed_by);
     return;
   }
+  if (found.records) return refuse_records(*found.records, expected, name, packed_by);
   if (std::find(kErrorPages.begin(), kErrorPages.end(), head) != kErrorPages.end()) {
     refuse(name, fmt::format("a server's error message ('{}')", head), expected, kFetchAgain,
            packed_by);

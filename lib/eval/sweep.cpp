@@ -294,6 +294,10 @@ void run_sweep(const SweepOptions& options, const std::function<void(const Json&
   std::optional<DataSet> training;
   if (options.unigram) {
     training = open_data(*options.unigram);
+    if (training->source.tokens == 0) {
+      throw Error(training->name, "the training data of the unigram model has no tokens",
+                  "give the data that the vocabulary was made from");
+    }
     for (const DataSet& set : data) check_vocabulary(training->name, training->vocabulary, set);
   }
   for (const Checkpoint& checkpoint : checkpoints) run_checkpoint(checkpoint, data, options, row);

@@ -218,6 +218,37 @@ constexpr const char* kRemedy = "are the index and its .bin complete, and did Me
 
 void MegatronIndex::fail(const std::string& what) const { throw FormatError(name_, what, kRemedy); }
 
+// Refuses two kinds of indexes that begin like Megatron's. fairseq's has no document boundaries:
+// after 26 bytes follow the lengths, at `boundaries` the first two, and the offsets. A multimodal
+// index of Megatron ends with a byte for each sequence.
+void MegatronIndex::refuse_relatives(std::uint64_t size, std::uint64_t sequences,
+                                     std::uint64_t boundaries) const {
+  if (sequences > size / 12) return;
+  constexpr std::uint64_t kFairseqHeaderBytes = 26;
+  if (size == kFairseqHeaderBytes + 12 * sequences) {
+    const char* const format = type_.bytes == 2 ? "nanogpt" : "u32";
+    throw FormatError(
+        name_, "this is an index of fairseq, which does not state where documents begin",
+        type_.bytes == 2 || type_.bytes == 4
+            ? fmt::format(
+                  "import the ids of its .bin: qlbin import --format {} --vocab VOCAB, which "
+                  "ends a document at each <eos>, or --vocab-size N --eos 2",
+                  format)
+            : "write its ids again with 16 or 32 bits, and import them with --format nanogpt or "
+              "u32");
+  }
+  if (boundaries <= size / 8 &&
+      size == kIndexHeaderBytes + 12 * sequences + 8 * boundaries + sequences) {
+    throw FormatError(
+        name_,
+        "this is a multimodal index: it ends with a mode for each sequence, which may "
+        "be text or something else",
+        fmt::format("if all sequences are text, cut the modes off: head -c -{} FILE "
+                    "> OTHER.idx, with its .bin as OTHER.bin",
+                    sequences));
+  }
+}
+
 MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t data_bytes)
     : name_(path.string()), file_(path), data_bytes_(data_bytes) {
   const std::string head = file_.head();
@@ -247,8 +278,9 @@ MegatronIndex::MegatronIndex(const std::filesystem::path& path, std::int64_t dat
   type_ = type->second;
   const auto sequences = load_little_endian<std::uint64_t>(header + 18);
   const auto boundaries = load_little_endian<std::uint64_t>(header + 26);
-  // The first two comparisons keep the third from overflowing.
   const auto size = static_cast<std::uint64_t>(file_.size());
+  refuse_relatives(size, sequences, boundaries);
+  // The first two comparisons keep the third from overflowing.
   if (sequences > size / 12 || boundaries > size / 8 ||
       size != kIndexHeaderBytes + 12 * sequences + 8 * boundaries) {
     fail(
@@ -271,11 +303,13 @@ std::int64_t MegatronIndex::next_sequence() {
   const std::uint64_t place = places_.next();
   if (place != static_cast<std::uint64_t>(position_)) {
     fail(fmt::format("sequence {} begins at byte {} of the .bin, expected byte {}{}", sequence_,
-                     place, position_, sequence_ == 0 ? "" : ", where the previous sequence ends"));
+                     static_cast<std::int64_t>(place), position_,
+                     sequence_ == 0 ? "" : ", where the previous sequence ends"));
   }
   if (length > kLongestSequence || length > (data_bytes_ - position_) / type_.bytes) {
     fail(fmt::format("sequence {} begins at byte {} and has {}, but the .bin ends at byte {}",
-                     sequence_, position_, counted(length, "token"), data_bytes_));
+                     sequence_, position_, counted(static_cast<std::int32_t>(length), "token"),
+                     data_bytes_));
   }
   position_ += static_cast<std::int64_t>(length) * type_.bytes;
   ++sequence_;
@@ -286,7 +320,8 @@ bool MegatronIndex::next_document(std::int64_t& tokens) {
   if (boundary_ == 0) {
     ++boundary_;
     if (const std::uint64_t first = documents_.next(); first != 0) {
-      fail(fmt::format("the first document begins at sequence {}, expected 0", first));
+      fail(fmt::format("the first document begins at sequence {}, expected 0",
+                       static_cast<std::int64_t>(first)));
     }
   }
   if (boundary_ == boundaries_) {
@@ -301,8 +336,8 @@ bool MegatronIndex::next_document(std::int64_t& tokens) {
   }
   const std::uint64_t end = documents_.next();
   if (end < static_cast<std::uint64_t>(sequence_) || end > static_cast<std::uint64_t>(sequences_)) {
-    fail(fmt::format("document {} ends at sequence {}, expected {} to {}", boundary_ - 1, end,
-                     sequence_, sequences_));
+    fail(fmt::format("document {} ends at sequence {}, expected {} to {}", boundary_ - 1,
+                     static_cast<std::int64_t>(end), sequence_, sequences_));
   }
   ++boundary_;
   tokens = 0;

@@ -192,6 +192,8 @@ class MegatronIndex {
 
  private:
   [[noreturn]] void fail(const std::string& what) const;
+  void refuse_relatives(std::uint64_t size, std::uint64_t sequences,
+                        std::uint64_t boundaries) const;
   std::int64_t next_sequence();
 
   std::string name_;

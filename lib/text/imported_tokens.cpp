@@ -152,6 +152,12 @@ constexpr const char* kListRemedy =
     "write the tokens into a list, one per line in the order of their ids, and import it with "
     "--type piece";
 
+// The tokens of a WordLevel model are words, so text can be encoded with them.
+constexpr const char* kWordsRemedy =
+    "if the tokens are the words between the blanks of a text, import them as words: jq "
+    ".model.vocab "
+    "FILE | qltok vocab --import - --type word";
+
 // Applies the decoders of a tokenizer.json to single tokens: finds the text of each token, and the
 // spaces that are removed where a document begins. The Hugging Face library passes a list of
 // strings, at first the tokens, through all decoders, and joins the last strings. If a decoder
@@ -160,7 +166,8 @@ constexpr const char* kListRemedy =
 // accepted: Fuse, which joins all strings, and Strip on the text that Fuse or ByteLevel has joined.
 class TokenDecoder {
  public:
-  explicit TokenDecoder(const JsonObject& file) : where_(file.where() + ": decoder") {
+  explicit TokenDecoder(const JsonObject& file, const char* remedy)
+      : where_(file.where() + ": decoder"), remedy_(remedy) {
     if (!file.has("decoder") || file.at("decoder").is_null()) refuse_type("none");
     add(file.at("decoder"));
   }
@@ -300,7 +307,7 @@ class TokenDecoder {
   }
 
   [[noreturn]] void refuse(const std::string& problem) const {
-    throw FormatError(where_, problem, kListRemedy);
+    throw FormatError(where_, problem, remedy_);
   }
 
   [[noreturn]] void refuse_type(const std::string& type) const {
@@ -311,6 +318,7 @@ class TokenDecoder {
   }
 
   std::string where_;
+  const char* remedy_;
   std::vector<std::function<std::string(const std::string&)>>
       steps_;                                        // applied to each token, in this order
   bool byte_fallback_ = false, byte_level_ = false;  // applied after the steps
@@ -417,7 +425,8 @@ VocabularyContent read_tokenizer_json(const Json& json, const std::string& where
                                       std::optional<TokenId>& unk) {
   const JsonObject file(json, where);
   const JsonObject model = file.object("model");
-  const TokenDecoder decoder(file);
+  const bool words = model.has("type") && model.at("type") == "WordLevel";
+  const TokenDecoder decoder(file, words ? kWordsRemedy : kListRemedy);
   refuse_affixes(model);
   const FileTokens tokens = read_tokens(file, model);
   names = tokens.by_id.names();

@@ -117,11 +117,19 @@ TokenList read_json_tokens(const Json& json, const std::string& where);
 // remove the counts from the list.
 void refuse_joined(const std::vector<std::string>& tokens, bool counted, const std::string& where);
 
-// Returns true for a list that fairseq wrote. It is recognized by the name of the file (dict.txt or
-// dict.*.txt) and the form of the lines. fairseq gives the first ids to kFairseqTokens and the
-// next ids to the list. The token of a line that ends with kFairseqOverwrite replaces an earlier
-// token of the same name.
-bool is_fairseq_list(std::string_view text, const std::string& where);
+// Describes a list of fairseq, which gives the first ids to kFairseqTokens and the next ids to the
+// list. The token of a line that ends with kFairseqOverwrite replaces an earlier token of the same
+// name, except one of kFairseqTokens.
+enum class FairseqList {
+  kNo,
+  kYes,
+  // A line without kFairseqOverwrite has one of kFairseqTokens: old versions of fairseq gave it an
+  // id from 4 on, and newer ones refuse the list. Perhaps another program made it.
+  kWithSpecials,
+};
+// Recognizes a list of fairseq by the form of its lines and by the name of the file (dict.txt or
+// dict.*.txt) or a line with kFairseqOverwrite.
+FairseqList fairseq_list(std::string_view text, const std::string& where);
 constexpr std::string_view kFairseqOverwrite = "#fairseq:overwrite";
 inline const std::vector<std::string> kFairseqTokens = {"<s>", "<pad>", "</s>", "<unk>"};
 

@@ -428,20 +428,21 @@ void refuse_joined(const std::vector<std::string>& tokens, bool counted, const s
                           : "qltok vocab --import FILE"));
 }
 
-bool is_fairseq_list(std::string_view text, const std::string& where) {
+FairseqList fairseq_list(std::string_view text, const std::string& where) {
   const auto parts = split(std::filesystem::path(where).filename().string(), '.');
-  const bool named =
+  bool recognized =
       parts.size() >= 2 && parts.size() <= 3 && parts.front() == "dict" && parts.back() == "txt";
-  if (!named) return false;
-  // A list that contains one of kFairseqTokens without kFairseqOverwrite was made by another
-  // program: fairseq leaves these tokens out.
-  return all(lines_of(text), [](std::string_view line) {
+  bool specials = false;
+  for (const std::string_view line : lines_of(text)) {
     const Fields fields = fields_of(line);
-    const bool own = !fields.empty() && std::find(kFairseqTokens.begin(), kFairseqTokens.end(),
-                                                  fields[0]) != kFairseqTokens.end();
     const bool overwrites = fields.size() == 3 && fields[2] == kFairseqOverwrite;
-    return fields.size() >= 2 && id_of(fields[1]) && (overwrites || (fields.size() == 2 && !own));
-  });
+    if ((fields.size() != 2 && !overwrites) || !id_of(fields[1])) return FairseqList::kNo;
+    recognized = recognized || overwrites;
+    specials = specials || (!overwrites && std::find(kFairseqTokens.begin(), kFairseqTokens.end(),
+                                                     fields[0]) != kFairseqTokens.end());
+  }
+  if (!recognized) return FairseqList::kNo;
+  return specials ? FairseqList::kWithSpecials : FairseqList::kYes;
 }
 
 }  // namespace ql::text

@@ -94,15 +94,23 @@ std::optional<TokenId> find_special(const Asked& asked, const Imported& imported
                    fmt::format("give --{0}-token TOKEN, or leave out --{0} always", asked.option));
 }
 
+std::string in_place_of_line(std::uint64_t id) {
+  return fmt::format(
+      "if no token has the id of this line, write {} in it, because to remove the line moves all "
+      "later ids",
+      placeholder(id, {}));
+}
+
 // Adds the first word of the line, and its count if a number follows. If `counted`, a number must
 // follow.
-void add_word_line(std::string_view line, bool counted, VocabularyContent& content,
-                   const std::string& place) {
+void add_word_line(std::string_view line, bool counted, std::uint64_t id,
+                   VocabularyContent& content, const std::string& place) {
   const auto begin = std::find_if_not(line.begin(), line.end(), is_blank);
   const auto end = std::find_if(begin, line.end(), is_blank);
   if (begin == end) {
-    throw FormatError(place, "the line has no word",
-                      "remove the line, or import with --type piece if its blanks are a token");
+    throw FormatError(
+        place, "the line has no word",
+        in_place_of_line(id) + ", or import with --type piece if its blanks are a token");
   }
   content.tokens.emplace_back(begin, end);
   const auto rest = std::find_if_not(end, line.end(), is_blank);
@@ -128,11 +136,12 @@ Blanks blanks_of(const std::vector<std::string>& words) {
 
 // A carriage return at the end of a line belongs to the line end. If a token ends with a carriage
 // return, the list has it escaped, as \r.
-void add_piece_line(std::string_view line, VocabularyContent& content, const std::string& place) {
+void add_piece_line(std::string_view line, std::uint64_t id, VocabularyContent& content,
+                    const std::string& place) {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (line.empty()) {
     throw FormatError(place, "the line is empty",
-                      "remove the line, or write \\n if the token is a line feed");
+                      "write \\n if the token is a line feed; " + in_place_of_line(id));
   }
   content.tokens.emplace_back(line);
 }
@@ -166,35 +175,41 @@ void shift_ids(std::uint32_t count, bool fairseq, Imported& list) {
   list.unk = TokenId{3};
 }
 
-// The token of a line with #fairseq:overwrite takes over the name of an earlier token. The earlier
-// token keeps its id and gets a placeholder.
-void overwrite_names(std::string_view text, std::uint32_t offset, Imported& list) {
-  std::unordered_set<std::string> taken(list.names.begin(), list.names.end());
+// A name belongs to one id. If a line with #fairseq:overwrite has the name of an earlier one,
+// fairseq encodes text as the later id, so this id gets the name and the earlier one a placeholder.
+// kFairseqTokens keep their names, because fairseq itself writes their ids: 2 at each line end and
+// 3 for unknown words.
+void resolve_second_names(std::string_view text, std::uint32_t offset, Imported& list) {
+  const std::unordered_set<std::string> taken(list.names.begin(), list.names.end());
   std::size_t id = offset;
-  for (LineSplitter lines(text); lines.next(); ++id) {
-    if (lines.line().find(kFairseqOverwrite) == std::string_view::npos) continue;
-    const auto end = list.names.begin() + static_cast<std::ptrdiff_t>(id);
+  for (LineSplitter lines(text); lines.next() && id < list.names.size(); ++id) {
+    const bool overwrites = lines.line().find(kFairseqOverwrite) != std::string_view::npos;
+    const auto end = list.names.begin() + static_cast<std::ptrdiff_t>(overwrites ? id : offset);
     const auto old = std::find(list.names.begin(), end, list.names[id]);
     if (old == end) continue;
-    const std::size_t place = old - list.names.begin();
-    if (list.eos == place || list.unk == place) {
-      (list.eos == place ? list.eos : list.unk) = static_cast<TokenId>(id);
-    }
-    *old = placeholder(place, taken);
-    list.content.tokens[place] = *old;
+    const auto place = static_cast<std::size_t>(old - list.names.begin());
+    const std::size_t nameless = place < offset ? id : place;
+    list.names[nameless] = list.content.tokens[nameless] = placeholder(nameless, taken);
   }
 }
 
-Imported read_list(std::string_view text, TokenType type, bool counted, const std::string& where) {
+// Reads a list whose first token has the id `offset`. A blank line at its end is not an entry.
+Imported read_list(std::string_view text, TokenType type, bool counted, std::uint64_t offset,
+                   const std::string& where) {
+  for (const std::string_view end : {"\n\n", "\n\r\n"}) {
+    if (text.size() > end.size() && text.substr(text.size() - end.size()) == end) {
+      text.remove_suffix(end.size() - 1);
+    }
+  }
   Imported list;
   list.content.type = type;
-  std::int64_t number = 0;
-  for (LineSplitter lines(text); lines.next();) {
-    const std::string place = fmt::format("{}: line {}", where, ++number);
+  std::uint64_t number = 0;
+  for (LineSplitter lines(text); lines.next(); ++number) {
+    const std::string place = fmt::format("{}: line {}", where, number + 1);
     if (type == TokenType::kWord) {
-      add_word_line(lines.line(), counted, list.content, place);
+      add_word_line(lines.line(), counted, offset + number, list.content, place);
     } else {
-      add_piece_line(lines.line(), list.content, place);
+      add_piece_line(lines.line(), offset + number, list.content, place);
     }
   }
   list.names = list.content.tokens;
@@ -229,17 +244,27 @@ Imported read_plain_list(std::string_view text, const VocabularyImport& rules, T
                          const std::string& where) {
   const auto own_tokens = static_cast<std::uint32_t>(kFairseqTokens.size());
   // The tokens that fairseq leaves out of its lists have no counts.
-  const bool fairseq = !rules.counted && rules.id_offset.value_or(own_tokens) == own_tokens &&
-                       is_fairseq_list(text, where);
-  Imported list = read_list(text, fairseq ? TokenType::kWord : type, rules.counted, where);
+  const FairseqList kind = rules.counted || rules.id_offset.value_or(own_tokens) != own_tokens
+                               ? FairseqList::kNo
+                               : fairseq_list(text, where);
+  if (kind == FairseqList::kWithSpecials && !rules.id_offset) {
+    throw UsageError(
+        "--id-offset",
+        fmt::format("{} may be a list of fairseq, but has some of {}, which fairseq leaves out",
+                    where, fmt::join(kFairseqTokens, " ")),
+        "give --id-offset 4 if an old version of fairseq made the ids with this list, or "
+        "--id-offset 0 if the ids are the numbers of its lines, from 0");
+  }
+  const bool fairseq = kind != FairseqList::kNo;
   const std::uint32_t offset = rules.id_offset.value_or(fairseq ? own_tokens : 0);
+  Imported list = read_list(text, fairseq ? TokenType::kWord : type, rules.counted, offset, where);
   if (rules.type != TokenType::kPiece) {
     const auto& counts = list.content.counts;
     refuse_joined(list.names, counts != std::vector<std::int64_t>(counts.size()), where);
   }
   shift_ids(offset, fairseq, list);
   if (fairseq) {
-    overwrite_names(text, offset, list);
+    resolve_second_names(text, offset, list);
     list.notes.push_back(fmt::format(
         "this is a fairseq list: its ids start at 4, after {} (to start at 0: --id-offset 0)",
         fmt::join(kFairseqTokens, " ")));

@@ -61,7 +61,11 @@ TEST_CASE(
       {"<p>no page, but marks in a text</p>", ""},
       {"<mediawiki xmlns=\"http://www.mediawiki.org\">\n", ""},
       {"<?xml version=\"1.0\"?>\n<TEI>\n", ""},
-      {"{\"format\": \"mine\"}", ""},
+      {"{\"o}der\" he wrote", ""},
+      {"[\"a quotation\"]", ""},
+      {"text, content and more\n", ""},
+      {"id\tname\n", ""},
+      {"WARC and peace\n", ""},
       {"Not Found\n", ""},
       {"outs and ins\n", ""},
       {"<HEADLINE>Oil prices rise</HEADLINE>\n<TEXT>\n", ""},
@@ -102,12 +106,15 @@ TEST_CASE(
       {"\x93NUMPY\x01\0v\0{'descr'"s, "a NumPy array (.npy)"},
       {"\x80\x04\x95\x0A\0\0\0"s, "a Python pickle"},
       {"\x80\x02]q\0X"s, "a Python pickle"},
+      {"\x80\x02\x63__main__\n", "a Python pickle"},
+      {"(dp0\nS'the'\n", "a Python pickle"},
+      {"\xC8\xD7\x34\x01\x02\0\0\0"s, "the tokenizer.bin of llm.c"},
       {"PAR1\x15\x04\x15", "a Parquet file"},
       {"ARROW1\0\0\xFF\xFF\xFF\xFF"s, "an Arrow file"},
       {"\x89HDF\r\n\x1A\n\0"s, "an HDF5 file"},
       {"SQLite format 3\0\x10"s, "an SQLite database"},
       {"GGUF\x03\0\0\0\x24"s, "a GGUF model"},
-      {"MMIDIDX\0\0\x01"s, "the index of Megatron's token files"},
+      {"MMIDIDX\0\0\x01"s, "the index of Megatron's or fairseq's token files"},
       {"\x58\x0A\0\0\0\0\0\0{\"__metadata__\""s, "weights (safetensors)"},
       {"%PDF-1.7\n%\xE2\xE3\xCF\xD3\n",
        "a PDF document, not plain text in UTF-8; give it through a pipe: pdftotext FILE - |"},
@@ -156,9 +163,30 @@ TEST_CASE(
        "|"},
       {"{\n  \"format\": \"ql-vocabulary\",\n", "a file of the format ql-vocabulary"},
       {"{\"format\":\"ql-manifest\",", "a file of the format ql-manifest"},
+      // These are records with a field for the text.
       {"{\"text\": \"The cat sat.\"}\n{\"text\": \"\"}\n",
-       "JSON with the text in it, not plain text in UTF-8; give it through a pipe: jq -r .text "
-       "FILE |"},
+       "JSON with the key text, not plain text in UTF-8; give it through a pipe: jq -r '.text | "
+       "strings' FILE | PROGRAM ... -, or, because this loses where a text of several lines "
+       "begins, "
+       "with a document for each text: jq -r '.text | strings | \"\\f\", .' FILE | qltok encode "
+       "--document '^\\f$' ... -, or give --raw"},
+      {"{\"format\": \"mine\"}", "JSON with the key format, not"},
+      {"{ \"id\": {\"text\": [\"}\", 1]}, \"raw content\": \"the }\\\" cat",
+       "JSON with the keys id, raw content, ..., not plain text in UTF-8; give it through a pipe: "
+       "jq -r '.[\"raw content\"] | strings' FILE |"},
+      {"[\n {\"n\": 5, \"url\": \"http://x.y\", \"a1\": \"the cat sat on\"}]",
+       "JSON with the keys n, url, a1, not plain text in UTF-8; give it through a pipe: jq -r "
+       "'.[].a1 | strings' FILE |"},
+      {"\xEF\xBB\xBF{\"n\": 5}",
+       "JSON with the key n, not plain text in UTF-8; write the text that is in it to a file, with "
+       "jq for example, or give --raw"},
+      {"id,\"text\"\r\n1,the cat\r\n",
+       "a table (CSV) with the columns id, text, not plain text in UTF-8; give it through a pipe: "
+       "python3 -c 'import csv, "},
+      {"id\tContent\n1\tthe cat\n",
+       "a table (TSV) with the columns id, Content, not plain text in UTF-8; give it through a "
+       "pipe: tail -n +2 FILE | cut -f 2 | PROGRAM ... -, or, "},
+      {"WARC/1.0\r\nWARC-Type: warcinfo\r\n", "a WARC file"},
       // These are text in other encodings, with a mark and without one.
       {"\xFF\xFE" + widened("The cat", 2, false), "text in UTF-16, "},
       {"\xFE\xFF" + widened("The cat", 2, true), "text in UTF-16, "},
@@ -213,7 +241,11 @@ TEST_CASE("check_kind: every reader takes its own kind and refuses others") {
         "\xC7\x71\x05\0\x09\0\x07\0\x05\0\x03\0\x11\x01\x02\0"s},
        {"The cat sat on the mat, and slept there.\n", stream, pointer, vocabulary, weights}},
       {Content::kTokenStream, {stream}, {pointer, vocabulary, weights, ids}},
-      {Content::kVocabulary, {vocabulary, names, "the\ncat\n"}, {stream, pointer, weights}},
+      {Content::kVocabulary,
+       {vocabulary, names, "the\ncat\n", "{\"version\": \"1.0\", \"truncation\": null}",
+        "{\"0\": \"<unk>\", \"1\": \"the\"}"},
+       {stream, pointer, weights, "{\"text\": \"the cat\"}", "{\"a\": 5}\n{\"a\": 6}",
+        "[{\"token\": \"the\"}]"}},
       {Content::kJson, {vocabulary, names}, {stream, pointer, weights}},
       {Content::kWeights, {weights}, {stream, pointer, vocabulary}}};
   for (const Row& row : rows) {
@@ -248,7 +280,9 @@ TEST_CASE("outlook: a kind is final as soon as it says so") {
                                           "\x50\x2A\x4D\x18\x04\0\0\0\x28\xB5\x2F\xFD"s,
                                           "%PDF-1.7\n",
                                           widened("a\nb", 2, false),
-                                          "the\n\n{\"format\": \"ql-x\""};
+                                          "the\n\n{\"format\": \"ql-x\"",
+                                          "[{\"format\": \"a\"}, {\"b",
+                                          "id,text\n5,6\n"};
   for (const std::string& head : heads) {
     CAPTURE(head.substr(0, 30));
     const FileKind kind = file_kind(head);
@@ -261,7 +295,7 @@ TEST_CASE("outlook: a kind is final as soon as it says so") {
   for (const char* line : {"\n", " \n\n", "{\n", "<!-- x\n", "<?php echo 1;\n"}) {
     CHECK(outlook(line) != Outlook::kOpen);
   }
-  for (const char* line : {"the cat\n", "x\n", "<p>\n", "Prologue\n", "7\n", "[1]\n"}) {
+  for (const char* line : {"the cat\n", "x\n", "<p>\n", "Prologue\n", "7\n", "[1]\n", "{1}\n"}) {
     CHECK(outlook(line) == Outlook::kFinal);
   }
 }
