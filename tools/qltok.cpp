@@ -279,9 +279,6 @@ static void decode(const Options& options) {
 
 // Writes a line for each token. Tokens of type piece are escaped in the vocabulary's file already.
 static void print_tokens(const Options& options) {
-  if (options.positional().size() != 1) {
-    throw UsageError("tokens", "expected one VOCAB", "print one vocabulary after the other");
-  }
   OutputStream out(options.text("output-file"), false);
   const std::string& path = options.positional().front();
   const Vocabulary vocabulary = parse_vocabulary(read_vocabulary_file(path), path);
