@@ -76,6 +76,20 @@ TokensDone shown_by(Progress& progress) {
   return [&progress](std::int64_t tokens) { progress.update(tokens); };
 }
 
+// Notes that the text of several documents has no line ends: spm_encode, for example, writes ids a
+// line, but no id for the line end.
+void note_missing_line_ends(const std::string& folder, const text::Vocabulary& vocabulary,
+                            const TextCounts& counts) {
+  const std::int64_t documents = read_manifest(find_packed_folder(folder)).documents;
+  if (documents < 2 || counts.lines > 1) return;
+  log_info(
+      "the text of the {} documents has no line ends, because no id stands for one{}",
+      with_thousands(documents),
+      vocabulary.type() == text::TokenType::kSentencePiece && vocabulary.eos()
+          ? "; if each line of ids is a line of text, add <eos>: spm_encode --extra_options=eos"
+          : "");
+}
+
 // Packs the ids that read(sink, done) sends. If a vocabulary is given, counts the bytes, words and
 // lines for which the ids stand, because the input has no such counts.
 void pack_ids(const Options& options, const GivenVocabulary& given, const char* title,
@@ -93,6 +107,7 @@ void pack_ids(const Options& options, const GivenVocabulary& given, const char* 
   read(sink, shown_by(progress));
   sink.finish(std::nullopt);
   progress.finish();
+  if (counted) note_missing_line_ends(options.text("output"), *given.vocabulary, counted->counts());
 }
 
 void pack_stream(const Options& options, InputFile& input) {

@@ -81,6 +81,7 @@ class CountedTokens : public shard::TokenSink {
   void flush() override { sink_.flush(); }
   // Ignores `given` and passes on the counts made here.
   void finish(const std::optional<shard::TextCounts>& given) override;
+  const shard::TextCounts& counts() const { return counts_; }  // complete after finish()
 
  private:
   void count(std::string_view text);
