@@ -164,7 +164,7 @@ std::vector<Row> imported_rows() {
        {},
        "",
        kPiece,
-       {"<missing:0>", "<pad>", "</s>", "<unk>", " the", "<s>"},
+       {"<s>", "<pad>", "</s>", "<unk>", " the", "<missing:5>"},
        "imported as pieces"},
       {"the same as words",
        "dict.txt",
