@@ -92,7 +92,8 @@ ql::ToolTable qltrain_table() {
              {"qltrain --data data/train --valid data/valid -m simplebooks-2-ql -o runs/big "
               "--device cuda --precision bfloat16",
               "on a GPU"},
-             {"mpirun -n 4 qltrain --data data/train --valid data/valid -m demo-ql -o runs/ql",
+             {"mpirun --oversubscribe -n 4 qltrain --data data/train --valid data/valid -m demo-ql "
+              "-o runs/ql",
               "with four processes that share every batch"}}}}};
 }
 
