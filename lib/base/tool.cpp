@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -265,6 +266,15 @@ void print(const std::string& text) {
   out.close();
 }
 
+// Many systems keep the soft limit of open files at 1,024, for programs that use select(). Data of
+// many shards and jobs of many processes need more.
+static void raise_limit_of_open_files() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv,
              const std::function<void(const Options&)>& body) {
   std::signal(SIGPIPE, SIG_IGN);
@@ -272,6 +282,7 @@ int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv
   // If our parent process ignores SIGCHLD, this process inherits that, and the system would forget
   // how our children end.
   std::signal(SIGCHLD, SIG_DFL);
+  raise_limit_of_open_files();
   try {
     const ToolTable table = make_table();
     return reported(table.name, [&] {

@@ -16,7 +16,9 @@
 namespace ql::eval {
 namespace {
 
-constexpr const char* kSameJob = "start all processes with the same program, command and data";
+constexpr const char* kSameJob =
+    "start all processes with the same program, command and data; or another job uses this port: "
+    "then give each job a MASTER_PORT of its own";
 
 struct Checkpoint {
   std::string name;  // as given

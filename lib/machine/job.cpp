@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 #include <netdb.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -11,6 +12,8 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdlib>
+#include <exception>
 #include <memory>
 #include <numeric>
 #include <tuple>
@@ -30,6 +33,8 @@ using Milliseconds = std::chrono::milliseconds;
 constexpr Seconds kAnswer{2};    // time in which the store answers if its host lives
 constexpr Seconds kRollCall{5};  // time for waiting processes to report that they wait
 constexpr Seconds kLeaving{5};   // process 0 stays at most this long for the others
+constexpr int kFiles = 32;       // files that a process has open in addition to its connections
+constexpr Seconds kRequest{10};  // time for the remaining bytes of a request to the store
 
 std::string text_at(const Store& store, const std::string& key) {
   const std::vector<std::uint8_t> text = store->get(key);
@@ -68,6 +73,45 @@ void without_libuv(Options& /*options*/, long /*otherwise*/) {}
 
 bool has_store(const LaunchedProcess& process) {
   return process.rank == 0 && !process.launcher_answers;
+}
+
+std::string place_of(const LaunchedProcess& process) {
+  return fmt::format("{}:{}", process.address, process.port);
+}
+
+// Process 0 has three connections to each process, two of c10d's store and one of Gloo. Throws
+// Error if the limit of open files does not suffice for them, because c10d and Gloo would fail
+// while the processes connect, each in another way. All processes have the same rule: so those of
+// hosts with the same limit end at once, and do not wait for process 0.
+void require_open_files(const LaunchedProcess& process) {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const int needed = kFiles + 3 * process.size;
+  if (limit.rlim_cur >= static_cast<rlim_t>(needed)) return;
+  throw Error(process_name(process.rank, process.size),
+              fmt::format("{} processes need {} open files, but the limit is {}", process.size,
+                          needed, static_cast<std::uint64_t>(limit.rlim_cur)),
+              "raise the hard limit (ulimit -Hn), or use fewer processes");
+}
+
+// The beginning of the error message of end_after_thread().
+std::string& failed_thread() {
+  static std::string text;
+  return text;
+}
+
+// Ends the program when a thread of c10d throws, as it does when the process at the other end of
+// its connection is gone. Nobody can catch this exception, and std::abort() would print no reason.
+void end_after_thread() {
+  try {
+    if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const std::exception& error) {
+    log_line(LogLevel::kQuiet,
+             fmt::format("error: {}: {}", failed_thread(), first_line(error.what())));
+    std::_Exit(static_cast<int>(ExitCode::kFailed));
+  } catch (...) {
+  }
+  std::abort();
 }
 
 bool is_loopback(const std::string& address) {
@@ -132,13 +176,15 @@ Connection connect(const LaunchedProcess& process, const std::string& name, Seco
                 fmt::format("use an address of process 0's host, or start process 0 on {}",
                             process.address));
   }
-  const std::string place = fmt::format("{}:{}", process.address, process.port);
+  const std::string place = place_of(process), job = process.job + ".";
+  std::string first = job;
   Store store;
   try {
     store = c10::make_intrusive<c10d::TCPStore>(process.address, options);
+    if (!process.launcher_answers) first = set_first(store, "job", job);
   } catch (const std::exception& error) {
     const std::string words = fmt::format("{}: {}", place, first_line(error.what()));
-    if (options.isServer) {
+    if (options.isServer && !store) {
       throw Error(name, "cannot listen at " + words,
                   "if another job or program uses the port, set MASTER_PORT to another one");
     }
@@ -146,8 +192,7 @@ Connection connect(const LaunchedProcess& process, const std::string& name, Seco
     throw Error(name, fmt::format("cannot reach {} at {}", host, words),
                 fmt::format("check MASTER_ADDR, MASTER_PORT and the messages of {}", host));
   }
-  if (!process.launcher_answers &&
-      set_first(store, "job", process.job + ".") != process.job + ".") {
+  if (first != job) {
     throw Error(name, "another job uses " + place, "give one of the two jobs another MASTER_PORT");
   }
   connection.store = c10::make_intrusive<c10d::PrefixStore>(process.job, store);
@@ -279,6 +324,26 @@ Job::~Job() {
 }
 
 void Job::meet(Seconds patience) {
+  require_open_files(process_);
+  failed_thread() = fmt::format("{}: the connection to {} at {} is lost", name(process_.rank),
+                                process_.launcher_answers ? "torchrun" : "the other processes",
+                                place_of(process_));
+  std::set_terminate(end_after_thread);
+  if (has_store(process_)) {
+    watch_ = std::make_unique<StoreWatch>(process_.port, place_of(process_),
+                                          std::min<Milliseconds>(kRequest, patience / 2));
+  }
+  try {
+    find_others(patience);
+  } catch (const NoAnswer&) {
+    throw Error(
+        name(process_.rank),
+        fmt::format("the processes cannot meet at {}, which does not answer", place_of(process_)),
+        "if another program connects to the port, set MASTER_PORT to another one");
+  }
+}
+
+void Job::find_others(Seconds patience) {
   const Connection found =
       within(patience + kAnswer, false, [=, process = process_, own = name(process_.rank)] {
         return connect(process, own, patience);
@@ -351,6 +416,8 @@ void Job::lose(const std::string& error) {
   const std::string line = first_line(error);
   const std::size_t place = line.find("] ");
   std::string words = place == std::string::npos ? line : line.substr(place + 2);
+  std::string nobody =
+      "all processes are waiting, but the connections between them transfer nothing";
   std::vector<int> silent;
   try {
     std::tie(words, silent) =
@@ -358,7 +425,9 @@ void Job::lose(const std::string& error) {
           return call_roll(store, process, words);
         });
   } catch (const NoAnswer&) {
-    if (!process_.launcher_answers) silent = {0};
+    nobody = fmt::format("{} does not answer, so it is unknown which process is lost",
+                         place_of(process_));
+    if (process_.rank > 0 && !process_.launcher_answers) silent = {0};
   }
   std::vector<std::string> gone, names;
   for (const int rank : silent) {
@@ -369,11 +438,9 @@ void Job::lose(const std::string& error) {
   const std::string why =
       !gone.empty()
           ? fmt::format("the connection to {} is lost: {}", fmt::join(gone, " or "), words)
-      : !names.empty()
-          ? fmt::format("{} keeps the others waiting for too long: {}", fmt::join(names, " or "),
-                        words)
-          : "all processes are waiting, but the connections between them transfer nothing: " +
-                words;
+      : !names.empty() ? fmt::format("{} keeps the others waiting for too long: {}",
+                                     fmt::join(names, " or "), words)
+                       : fmt::format("{}: {}", nobody, words);
   publish("end", "0 " + why);
   check(true);  // all processes report the reason that was published first
   throw LostProcess(name(process_.rank), why);

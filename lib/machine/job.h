@@ -7,6 +7,7 @@
 #include <chrono>
 #include <exception>
 #include <future>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "base/error.h"
 #include "base/launched_process.h"
 #include "base/process.h"
+#include "machine/store_watch.h"
 
 namespace ql::machine {
 
@@ -90,10 +92,12 @@ class Job {
  private:
   template <typename Work>
   auto ask(std::chrono::milliseconds time, Work work, bool to_the_end = true);
+  void find_others(std::chrono::seconds patience);
   void publish(const std::string& key, const std::string& text) noexcept;
 
   LaunchedProcess process_;
   std::vector<std::string> names_, addresses_;  // by rank
+  std::unique_ptr<StoreWatch> watch_;           // in the process that hosts the store
   Store store_;                                 // null until this process is connected
   Clock::time_point ask_again_;  // a store that was silent is not asked before this time
 };

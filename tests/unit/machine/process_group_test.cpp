@@ -1,14 +1,18 @@
 // Tests processes that compute together; the "processes" are threads of one.
 #include <ATen/ATen.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <string>
 #include <thread>
 #include <tuple>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/process.h"
 #include "machine/process_group.h"
 #include "unit/process_support.h"
@@ -245,6 +249,61 @@ TEST_CASE("two jobs at one port are refused by name") {
   }
   first.join();
   CHECK(words.find("another job uses 127.0.0.1:") != std::string::npos);
+}
+
+// Connects to the port and sends the bytes. The connection stays while the object exists.
+class Stranger {
+ public:
+  Stranger(int port, const std::string& bytes) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* any = reinterpret_cast<sockaddr*>(&address);
+    while (::connect(socket_, any, sizeof address) != 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    if (::send(socket_, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+      throw std::runtime_error("cannot send to the port");
+    }
+  }
+
+ private:
+  Descriptor socket_;
+};
+
+// The first request of c10d's protocol begins with a zero and a length of eight bytes, or with a
+// zero and a number of four bytes.
+TEST_CASE("a stranger that sends a part of a request is disconnected") {
+  const auto meet_with_stranger = [](std::size_t length) {
+    LaunchedProcess process;
+    process.size = 2;
+    process.port = test::free_port();
+    std::atomic<int> heard{0};
+    const auto join = [&](int rank) {
+      LaunchedProcess own = process;
+      own.rank = rank;
+      ProcessGroup group(own, std::chrono::seconds(12));
+      try {
+        run_in_group(&group, [&] {
+          if (rank == 0) return group.sum(at::ones({1}));
+          const Stranger during(process.port, std::string(1, '\0'));
+          std::this_thread::sleep_for(std::chrono::seconds(9));
+          throw Error("valid/0.zst", "damaged");
+        });
+      } catch (const Error& error) {
+        heard += std::string(error.what()).find("valid/0.zst: damaged") != std::string::npos;
+      }
+    };
+    std::thread first([&] { join(0); });
+    const Stranger before(process.port, std::string("\0\x64\0\0\0\0\0\0\0abc", length));
+    join(1);
+    first.join();
+    return heard.load();
+  };
+  auto short_part = std::async(std::launch::async, meet_with_stranger, 1);
+  CHECK(meet_with_stranger(12) == 2);
+  CHECK(short_part.get() == 2);
 }
 
 #ifndef QL_CUDA
