@@ -3,6 +3,7 @@
 // benchmark is included first: its CHECK must not collide with glog's.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <iterator>
