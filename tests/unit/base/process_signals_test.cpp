@@ -21,6 +21,13 @@ namespace ql {
 
 using test::in_child;
 
+// Installs the handlers where no signal is ignored. Under nohup, or in the background of a script,
+// this test begins with ignored signals, which would stay ignored.
+static void install_own_handlers() {
+  for (const int number : kStopSignals) ::signal(number, SIG_DFL);
+  install_signal_handlers();
+}
+
 TEST_CASE("check_for_stop: no signal, no stop") {
   CHECK(stop_signal() == 0);
   CHECK_NOTHROW(check_for_stop());
@@ -44,7 +51,7 @@ TEST_CASE("kStopSignals: the signals that ask for a stop, and their names") {
 TEST_CASE("install_signal_handlers: the first signal asks, the second ends") {
   for (const int number : kStopSignals) {
     const auto first = in_child([&] {
-      install_signal_handlers();
+      install_own_handlers();
       ::raise(number);
       if (stop_signal() != number) return 1;
       try {
@@ -56,7 +63,7 @@ TEST_CASE("install_signal_handlers: the first signal asks, the second ends") {
     });
     CHECK(first.exit_code == 0);
     const auto second = in_child([&] {
-      install_signal_handlers();
+      install_own_handlers();
       ::raise(SIGINT);
       ::raise(number);
       return 0;
@@ -67,14 +74,14 @@ TEST_CASE("install_signal_handlers: the first signal asks, the second ends") {
 
 TEST_CASE("StopAtOnce: a call that cannot check for a stop is ended by the first signal") {
   const auto during = in_child([] {
-    install_signal_handlers();
+    install_own_handlers();
     const StopAtOnce unheard;
     ::raise(SIGTERM);
     return 0;
   });
   CHECK(during.signal == SIGTERM);
   const auto after = in_child([] {
-    install_signal_handlers();
+    install_own_handlers();
     { const StopAtOnce unheard; }
     ::raise(SIGTERM);
     try {
@@ -105,7 +112,7 @@ TEST_CASE("install_signal_handlers: a signal that the parent ignores stays ignor
 TEST_CASE("remove_signal_handlers: without the handlers a signal ends the process at once") {
   for (const int number : kStopSignals) {
     const auto ending = in_child([number] {
-      install_signal_handlers();
+      install_own_handlers();
       remove_signal_handlers();
       ::raise(number);
       return 0;
@@ -118,7 +125,7 @@ TEST_CASE("remove_signal_handlers: without the handlers a signal ends the proces
 // every second, which may be sooner than a checkpoint is written.
 TEST_CASE("install_signal_handlers: SIGXCPU of the system counts once") {
   const auto ending = in_child([] {
-    install_signal_handlers();
+    install_own_handlers();
     struct rlimit limit {};
     ::getrlimit(RLIMIT_CPU, &limit);
     limit.rlim_cur = 1;
