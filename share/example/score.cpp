@@ -1,10 +1,9 @@
-// Scores a text with a checkpoint: a line for every token, with its position in the text and its
-// loss in nats, and last the perplexity.
+// Scores the lines of a text with a checkpoint: a row for every line, with its number, its targets
+// and its loss in nats, and last the perplexity. A row comes as soon as its line is read.
 //
 //     qltok encode --vocab VOCABULARY TEXT | score CHECKPOINT
 #include <transformer-ql/base/error.h>
-#include <transformer-ql/eval/data_set.h>
-#include <transformer-ql/eval/evaluate.h>
+#include <transformer-ql/eval/units.h>
 #include <transformer-ql/net/model_file.h>
 #include <transformer-ql/weights/weights.h>
 #include <cinttypes>
@@ -18,19 +17,15 @@ int main(int count, char** words) {
   const char* const checkpoint = words[1];
   try {
     const ql::net::ModelFile file = ql::net::read_model_file(checkpoint);
-    const ql::eval::DataSet data = ql::eval::open_data("-");  // standard input
-    ql::eval::check_vocabulary(checkpoint, file.vocabulary, data);
     const ql::nn::Model model = ql::weights::load_model(checkpoint);
-    ql::eval::EvaluationOptions options;
+    ql::eval::UnitOptions options;
     options.lengths = file.network.lengths;
-    options.unknown = data.vocabulary.unk;
-    options.sink = [](const ql::eval::ScoredTargets& targets) {
-      for (std::int64_t i = 0; i < targets.count; ++i) {
-        std::printf("%" PRId64 "\t%.6f\n", targets.position + i, targets.losses[i]);
-      }
-    };
-    const ql::eval::Evaluation result = ql::eval::evaluate(model, data.source, options);
-    std::printf("perplexity\t%.4f\n", result.perplexity());
+    options.unit = ql::eval::Unit::kLine;
+    const ql::eval::UnitScores scores = ql::eval::score_units(
+        model, checkpoint, file.vocabulary, "-", options, [](const ql::eval::UnitSum& line) {
+          std::printf("%" PRId64 "\t%" PRId64 "\t%.6f\n", line.number, line.targets, line.nll);
+        });
+    std::printf("perplexity\t%.4f\n", scores.evaluation.perplexity());
   } catch (const ql::Error& error) {
     std::fprintf(stderr, "score: %s\n", error.what());
     return 1;
