@@ -31,17 +31,23 @@ std::vector<Cluster> clusters(const Network& network);
 // With div_val 1 all clusters share one embedding table and its projection.
 inline bool shares_embedding(const Network& network) { return network.div_val == 1; }
 
-// The next two functions compute the cost of a softmax, and find cutoffs that reduce it.
+// The next two functions choose the cutoffs of a softmax for the counts of a training's tokens: id
+// i occurs counts[i] times. `counts` has vocab_size values, at least one of them positive.
 
-// Returns the average multiplications per token of the softmax and its projections, when id i
-// occurs counts[i] times. Every token needs the head: the first cluster, and a column for each
-// other cluster. A token of another cluster also needs that cluster (its tail). `network` must have
-// passed check(). `counts` has vocab_size values, at least one of them positive.
-double softmax_products(const Network& network, const std::vector<std::int64_t>& counts);
+// Estimates the time of the softmax for one token of a training on the CPU, as a number of columns:
+// one column is the time of the forward and backward pass for one id of the head. Every token needs
+// the head: the first cluster, and a column for each other cluster. A token of another cluster also
+// needs that cluster (its tail). All weights are also read once in a step, which is taken to have
+// 1,024 tokens. The clusters must have equal widths (div_val 1).
+double softmax_columns(const Network& network, const std::vector<std::int64_t>& counts);
 
-// Finds, for 0, 1, 2 and 3 cutoffs, the choice with the fewest multiplications at this network's
-// widths. Returns the first of these choices that needs at most a tenth more multiplications than
-// the cheapest of them. With 0 cutoffs the softmax is a plain one.
+// With div_val 1 the cutoffs decide on the time only. Finds, for 0, 1, 2 and 3 cutoffs, the choice
+// with the fewest softmax_columns(), and returns the first of these choices that has at most a
+// tenth more than the best of them. With 0 cutoffs the softmax is a plain one.
+//
+// With div_val above 1 the cutoffs decide how many elements the embedding of a word has. Then the
+// choice does not look at `counts`: it divides the vocabulary as the public Transformer-XL divides
+// the 267,735 words of WikiText-103, at 20,000, 40,000 and 200,000.
 std::vector<std::int64_t> propose_cutoffs(const Network& network,
                                           const std::vector<std::int64_t>& counts);
 
@@ -78,7 +84,7 @@ struct Cost {
   // - Queries, keys and values of the segment's states, which include re-computed states at scales
   //   above 1. Keys and values of a memory were counted when its states were in the segment.
   // - Softmax attention of each state to the keys that it sees: content scores, position scores and
-  //   weighted values.
+  //   weighted values. With query_only_pooling the copies of a query count, too.
   // - Linear attention: keys times values of the window, and queries times sums of these products.
   // - The projection of the heads' results, and the feed-forward layer.
   // - The convolution of a Compressive Transformer, without the decoder that trains it.

@@ -21,6 +21,7 @@
 
 #include "kernels/softmax.h"
 #include "machine/threads.h"
+#include "net/cost.h"
 #include "nn/model.h"
 
 namespace {
@@ -47,6 +48,20 @@ struct Shape {
   std::int64_t rows, d_model, vocab_size;
   std::vector<std::int64_t> cutoffs;
   std::int64_t div_val;
+
+  net::Network network() const {
+    net::Network network;
+    network.vocab_size = vocab_size;
+    network.d_model = d_model;
+    network.n_head = 1;
+    network.d_head = network.d_inner = 1;
+    network.cutoffs = cutoffs;
+    network.div_val = div_val;
+    network.scales = {1};
+    network.lengths = {4, 4, 0};
+    network.check();
+    return network;
+  }
 };
 
 const Shape kSimpleBooks512{512, 256, 11492, {}, 1};
@@ -56,17 +71,7 @@ const Shape kWikiText103Shared{1024, 256, 267735, {20000, 40000, 200000}, 1};
 
 struct SoftmaxProblem {
   explicit SoftmaxProblem(const Shape& shape) {
-    net::Network network;
-    network.vocab_size = shape.vocab_size;
-    network.d_model = shape.d_model;
-    network.n_head = 1;
-    network.d_head = network.d_inner = 1;
-    network.cutoffs = shape.cutoffs;
-    network.div_val = shape.div_val;
-    network.scales = {1};
-    network.lengths = {4, 4, 0};
-    network.check();
-    parameters = nn::make_parameters(network, at::kFloat);
+    parameters = nn::make_parameters(shape.network(), at::kFloat);
     {
       const at::NoGradGuard no_gradient;
       for (const nn::NamedTensor& parameter : parameters.named) {
@@ -210,6 +215,52 @@ QL_SOFTMAX(softmax_simplebooks_512, kSimpleBooks512, 15);
 QL_SOFTMAX(softmax_simplebooks_1024, kSimpleBooks1024, 15);
 QL_SOFTMAX(softmax_wikitext103, kWikiText103, 3);
 QL_SOFTMAX(softmax_wikitext103_shared, kWikiText103Shared, 3);
+
+const std::vector<std::vector<std::int64_t>> kDivisions{{},
+                                                        {100},
+                                                        {1000},
+                                                        {4000},
+                                                        {20000},
+                                                        {300, 5000},
+                                                        {1000, 8000},
+                                                        {4500, 9000},
+                                                        {4500, 20000},
+                                                        {100, 800, 6000},
+                                                        {500, 2500, 12000},
+                                                        {1000, 5000, 20000},
+                                                        {2000, 6000, 20000},
+                                                        {4500, 9000, 45000},
+                                                        {8000, 16000, 32000}};
+
+// Measures one division of a vocabulary whose clusters have equal widths. `columns` is the time
+// that cost.cpp expects, in columns for each row, so `ns_per_column` should be the same for all
+// divisions.
+void division(benchmark::State& state) {
+  const std::vector<std::int64_t>& cutoffs = kDivisions[static_cast<std::size_t>(state.range(1))];
+  machine::set_up_threads(1);
+  const Shape shape{1024, state.range(0), 40000, cutoffs, 1};
+  SoftmaxProblem problem(shape);
+  std::vector<std::int64_t> counts;
+  for (std::int64_t id = 1; id <= shape.vocab_size; ++id) counts.push_back(1000000000 / id);
+  Times softmax;
+  problem.softmax();
+  for ([[maybe_unused]] auto _ : state) {
+    softmax.take([&] { problem.softmax(); });
+    state.SetIterationTime(softmax.wall.back() / 1e3);
+  }
+  const double columns = net::softmax_columns(shape.network(), counts);
+  state.counters["columns"] = columns;
+  state.counters["work_ms"] = median(softmax.work);
+  state.counters["ns_per_column"] =
+      1e6 * median(softmax.work) / (columns * static_cast<double>(shape.rows));
+  machine::set_up_threads(0);
+}
+BENCHMARK(division)
+    ->ArgNames({"width", "division"})
+    ->ArgsProduct({{256, 1024}, benchmark::CreateDenseRange(0, 14, 1)})
+    ->Iterations(7)
+    ->Unit(benchmark::kMillisecond)
+    ->UseManualTime();
 
 }  // namespace
 }  // namespace ql
