@@ -81,12 +81,6 @@ std::string quoted(const std::string& message) {
 
 std::string with_dashes(const std::string& name) { return (name.size() == 1 ? "-" : "--") + name; }
 
-[[noreturn]] void raise_unknown(const std::string& typed, const OptionList& options,
-                                const Complaint& complaint) {
-  const std::string name = typed.substr(0, typed.find('='));
-  complaint.raise("unknown option " + name, nearest_option(name, options));
-}
-
 // Returns the option with this name (or letter, if `name` is one letter), or null.
 const Option* find_option(const OptionList& options, const std::string& name) {
   const auto same = [&](const Option* option) {
@@ -94,6 +88,19 @@ const Option* find_option(const OptionList& options, const std::string& name) {
   };
   const auto found = std::find_if(options.begin(), options.end(), same);
   return found == options.end() ? nullptr : *found;
+}
+
+[[noreturn]] void raise_unknown(const std::string& typed, const OptionList& options,
+                                const Complaint& complaint) {
+  const std::string name = typed.substr(0, typed.find('='));
+  // cxxopts does not accept "-q=1" in any form, so it calls this an unknown option.
+  const bool letters = name.size() > 1 && name[1] != '-' && name.size() < typed.size();
+  const Option* flag = letters ? find_option(options, name.substr(name.size() - 1)) : nullptr;
+  if (flag != nullptr) {
+    complaint.raise(fmt::format("option --{} takes no value, found '{}'", flag->name,
+                                typed.substr(name.size() + 1)));
+  }
+  complaint.raise("unknown option " + name, nearest_option(name, options));
 }
 
 bool takes_value(const Option* option) {

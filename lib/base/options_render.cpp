@@ -92,6 +92,39 @@ static std::string usage(const ToolTable& tool, const Command& command) {
   return line;
 }
 
+// Returns a shell line, continued by backslashes where it would be too wide. The lines break only
+// between words of the shell, and never inside quotes.
+static std::string shell_lines(const std::string& command) {
+  constexpr std::size_t kIndent = 4, kFurtherIndent = 8;
+  std::vector<std::string> words(1);
+  char quote = 0;
+  for (const char letter : command) {
+    if (letter == ' ' && quote == 0) {
+      words.emplace_back();
+      continue;
+    }
+    words.back() += letter;
+    if (quote == letter) {
+      quote = 0;
+    } else if (quote == 0 && (letter == '\'' || letter == '"')) {
+      quote = letter;
+    }
+  }
+  std::string out, line(kIndent, ' ');
+  line += words.front();
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::size_t continued = i + 1 < words.size() ? std::strlen(" \\") : 0;
+    if (line.size() + 1 + words[i].size() + continued > kWidth) {
+      out += line + " \\\n";
+      line.assign(kFurtherIndent, ' ');
+      line += words[i];
+    } else {
+      line += " " + words[i];
+    }
+  }
+  return out + line + "\n";
+}
+
 static std::string command_help(const ToolTable& tool, const Command& command) {
   std::string out;
   append_wrapped(out, "Usage:", usage(tool, command), 7);
@@ -101,7 +134,7 @@ static std::string command_help(const ToolTable& tool, const Command& command) {
   if (!command.examples.empty()) out += "\nExamples:\n";
   for (const Example& example : command.examples) {
     append_wrapped(out, "", example.meaning + ":", 2);
-    out += fmt::format("    {}\n", example.command);
+    out += shell_lines(example.command);
   }
   return out;
 }
@@ -206,7 +239,7 @@ std::string render_man_options(const ToolTable& tool) {
   return page + option_list(common_options());
 }
 
-// The bash completion script of a tool has two functions and needs no other script.
+// The bash completion script of a tool has three functions and needs no other script.
 
 // Returns the words to offer after an option, as arguments of compgen; "" offers nothing.
 static std::string completion_of(const Option& option) {
@@ -214,6 +247,13 @@ static std::string completion_of(const Option& option) {
                       : option.type == OptionType::kFolder ? "-d"
                                                            : "";
   std::vector<std::string> words = option.offered ? option.offered() : option.choices;
+  // Small letters in a name such as "ID|TOKEN|line" stand for themselves.
+  for (const std::string& name : split(option.value_name, '|')) {
+    const bool literal = std::all_of(name.begin(), name.end(), [](unsigned char letter) {
+      return std::islower(letter) != 0 || letter == '-';
+    });
+    if (literal && !name.empty()) words.push_back(name);
+  }
   // Words that are not plain are left out, because the shell would expand them.
   const auto is_plain = [](const std::string& word) {
     return std::all_of(word.begin(), word.end(), [](unsigned char letter) {
@@ -239,14 +279,22 @@ static std::string option_names(const Command& command) {
   return names;
 }
 
+// Returns true if the value is a list of offered words: its name is like "NAME,...".
+static bool takes_list(const Option& option) {
+  return option.type == OptionType::kText && option.value_name.find(",...") != std::string::npos;
+}
+
 static std::string value_cases(const ToolTable& tool) {
   std::string cases;
   for (const Command& command : tool.commands) {
     for (const Option& option : command.options) {
       if (option.type == OptionType::kFlag) continue;
       const std::string words = completion_of(option);
-      cases += fmt::format("    {})\n      {}\n      return ;;\n", pattern(command, option),
-                           words.empty() ? ":" : fmt::format("_{}_offer {}", tool.name, words));
+      cases += fmt::format(
+          "    {})\n      {}\n      return ;;\n", pattern(command, option),
+          words.empty()
+              ? ":"
+              : fmt::format("_{}_{} {}", tool.name, takes_list(option) ? "list" : "offer", words));
     }
   }
   return cases;
@@ -291,6 +339,12 @@ std::string render_bash_completion(const ToolTable& tool) {
       "  mapfile -t COMPREPLY < <(compgen \"$@\" -- \"$current\")\n"
       "  case $1 in -f | -d) compopt -o filenames 2>/dev/null ;; esac\n"
       "  case ${{COMPREPLY[0]-}} in *=) compopt -o nospace 2>/dev/null ;; esac\n"
+      "}}\n"
+      "# the last item of a list\n"
+      "_{0}_list() {{\n"
+      "  local before=${{current%\"${{current##*,}}\"}}\n"
+      "  current=${{current##*,}}\n"
+      "  _{0}_offer -P \"$before\" \"$@\"\n"
       "}}\n"
       "_{0}() {{\n"
       "  local current=${{COMP_WORDS[COMP_CWORD]-}} previous=${{COMP_WORDS[COMP_CWORD-1]-}}\n"

@@ -189,6 +189,7 @@ TEST_CASE("parse_options: bad values name the option, the value and what is allo
   CHECK(pack_complaint({"--force=yes"}) ==
         "pack: option --force takes no value, found 'yes'" + see);
   CHECK(pack_complaint({"--force="}) == "pack: option --force takes no value, found ''" + see);
+  CHECK(pack_complaint({"-f=1"}) == "pack: option --force takes no value, found '1'" + see);
 }
 
 TEST_CASE("parse_options: missing and surplus options") {
