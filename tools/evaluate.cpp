@@ -20,12 +20,6 @@
 #include "shard/token_stream.h"
 #include "tables.h"
 
-// On a terminal these columns of the table come before the others.
-const std::vector<std::string> kFirstColumns{"checkpoint",      "data",         "segment",
-                                             "memory",          "context",      "perplexity",
-                                             "standard_error",  "targets",      "tokens_per_second",
-                                             "word_perplexity", "bits_per_byte"};
-
 // Reads --reset (a number of tokens, or a kind of unit) and --begin (the token that is read before
 // such a unit).
 static void read_reset(const ql::Options& options, ql::eval::SweepOptions& sweep) {
@@ -116,9 +110,9 @@ static void score_units(const ql::Options& options, const ql::eval::SweepOptions
   };
   const ql::Json row = ql::eval::run_unit_study(sweep, unit, write_unit, write_tokens);
   out.close();
-  const bool terminal = ::isatty(STDERR_FILENO) == 1;
-  if (!options.flag("summary") && (!terminal || options.flag("quiet"))) return;
-  ql::TableText summary("", terminal, kFirstColumns);
+  const std::size_t terminal = ql::terminal_width(STDERR_FILENO);
+  if (!options.flag("summary") && (terminal == 0 || options.flag("quiet"))) return;
+  ql::TableText summary("", terminal, qleval_first_columns());
   std::fputs((json ? ql::json_line(row) + "\n" : summary.lines(row)).c_str(), stderr);
 }
 
@@ -146,7 +140,7 @@ static void evaluate(const ql::Options& options, ql::machine::ProcessGroup* grou
     }
   };
   const bool json = options.text("format") == "json";
-  ql::TableText table = ql::table_of(options, kFirstColumns);
+  ql::TableText table = ql::table_of(options, qleval_first_columns());
   table.check(ql::eval::report_row({}, {}, {}));
   bool first = true;
   ql::eval::run_sweep(sweep, [&](const ql::Json& row) {

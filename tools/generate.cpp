@@ -99,7 +99,7 @@ class Prompts : public shard::TokenSink {
   generate::Generator& generator_;
   shard::TokenSink& stream_;
   std::optional<OutputStream>& table_file_;  // of --log-probabilities, if given
-  TableText table_{"", false};
+  TableText table_{"", /*terminal=*/0};
   bool has_prompt_ = false;
   // The latest token of the prompt. It waits here, because --open removes a line end at the end of
   // a prompt.

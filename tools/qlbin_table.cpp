@@ -109,7 +109,10 @@ static Command info() {
                "Form of the output: human-readable text, a line of tab-separated values per "
                "MANIFEST under a line of column names, or a JSON list with an object per MANIFEST.",
                {"text", "tsv", "json"}),
-           columns_option()},
+           columns_option([] {
+             const shard::Manifest none;
+             return keys_of(shard::summary_row("", none));
+           })},
           {{"qlbin info data/train data/valid", "Two data sets"},
            {"qlbin info --format json data/train | jq '.[0].tokens'", "In a script"}}};
 }

@@ -94,10 +94,33 @@ std::string agreement(const std::optional<net::ContextLength>& paper,
 }
 
 TableText make_table(const Options& options) {
+  // The rows of a plan are sorted by operations and states.
+  if (options.command().name == "plan") {
+    return table_of(options, {"arch", "segment", "memory", "flops_per_token", "memory_states",
+                              "scales", "output_layers", "rate", "compressed_memory", "min", "max",
+                              "parameters", "memory_bytes", "training_flops_per_token"});
+  }
   return table_of(
       options, {"arch", "segment", "memory", "compressed_memory", "min", "max", "mean", "paper_min",
                 "exact_min", "measured_min", "agree", "scales", "output_layers", "rate",
                 "parameters", "flops_per_token", "memory_states"});
+}
+
+void add_lengths(Row& row, const std::vector<std::int64_t>& measured) {
+  const std::vector<std::int64_t> lengths = net::exact_lengths(row.geometry);
+  const net::ContextLength exact = net::range_of(lengths);
+  std::optional<net::ContextLength> paper;
+  if (net::has_paper_context(row.network)) {
+    paper = net::paper_context(row.network, row.geometry.lengths);
+  }
+  row.context = net::range_of(measured);
+  row.more["paper_min"] = paper ? Json(paper->minimum) : Json();
+  row.more["paper_max"] = paper ? Json(paper->maximum) : Json();
+  row.more["exact_min"] = exact.minimum;
+  row.more["exact_max"] = exact.maximum;
+  row.more["measured_min"] = row.context.minimum;
+  row.more["measured_max"] = row.context.maximum;
+  row.more["agree"] = agreement(paper, exact, row.context, measured == lengths);
 }
 
 void add_measured(const Request& request, std::vector<Row>& rows, const Options& options) {
@@ -106,28 +129,36 @@ void add_measured(const Request& request, std::vector<Row>& rows, const Options&
         "--method measured", "runs the network, whose sizes are unknown",
         "give --preset, --model, or all of --d-model, --n-head, --d-head and --d-inner");
   }
-  const auto add = [](Row& row, const std::vector<std::int64_t>& measured) {
-    const std::vector<std::int64_t> lengths = net::exact_lengths(row.geometry);
-    const net::ContextLength exact = net::range_of(lengths);
-    std::optional<net::ContextLength> paper;
-    if (net::has_paper_context(row.network)) {
-      paper = net::paper_context(row.network, row.geometry.lengths);
-    }
-    row.context = net::range_of(measured);
-    row.more["paper_min"] = paper ? Json(paper->minimum) : Json();
-    row.more["paper_max"] = paper ? Json(paper->maximum) : Json();
-    row.more["exact_min"] = exact.minimum;
-    row.more["exact_max"] = exact.maximum;
-    row.more["measured_min"] = row.context.minimum;
-    row.more["measured_max"] = row.context.maximum;
-    row.more["agree"] = agreement(paper, exact, row.context, measured == lengths);
-  };
   // Measuring takes minutes, so the columns are checked first.
   Row example = rows.front();
-  add(example, net::exact_lengths(example.geometry));
+  add_lengths(example, net::exact_lengths(example.geometry));
   make_table(options).check(row_to_json(example));
   const std::vector<std::vector<std::int64_t>> measured = measure(request);
-  for (std::size_t i = 0; i < rows.size(); ++i) add(rows[i], measured[i]);
+  for (std::size_t i = 0; i < rows.size(); ++i) add_lengths(rows[i], measured[i]);
+}
+
+void add_bytes(Row& row) {
+  row.more["memory_bytes"] = row.cost.memory_numbers * static_cast<std::int64_t>(sizeof(float));
+}
+
+// Returns a row with all columns, of a small network.
+Row example_row(bool of_plan) {
+  net::Network network;
+  network.architecture = net::Architecture::kTransformerXl;
+  network.scales = {1};
+  const net::Lengths lengths{1, 1, 0};
+  Row row{network,
+          false,
+          net::make_geometry(network, lengths),
+          net::exact_context(network, lengths),
+          "exact",
+          net::cost(network, lengths)};
+  if (of_plan) {
+    add_bytes(row);
+  } else {
+    add_lengths(row, net::exact_lengths(row.geometry));
+  }
+  return row;
 }
 
 }  // namespace
@@ -160,10 +191,15 @@ std::vector<Row> make_rows(const Request& request, const std::string& method,
   return rows;
 }
 
+std::vector<std::string> column_names(bool of_plan) {
+  return keys_of(row_to_json(example_row(of_plan)));
+}
+
 std::string render(const std::vector<Row>& rows, const Options& options) {
   TableText table = make_table(options);
   if (options.text("format") == "json") return render_json(rows);
   std::string text;
+  for (const Row& row : rows) table.expect(row_to_json(row));
   for (const Row& row : rows) text += table.lines(row_to_json(row));
   return text;
 }
@@ -201,13 +237,15 @@ std::vector<net::Plan> find_plans(const Search& search, const Options& options) 
 Row row_of(const net::Plan& plan) {
   net::Geometry geometry = net::make_geometry(plan.network, plan.lengths);
   Row row{plan.network, true, std::move(geometry), plan.context, "exact", plan.cost};
-  row.more["memory_bytes"] = plan.cost.memory_numbers * static_cast<std::int64_t>(sizeof(float));
+  add_bytes(row);
   return row;
 }
 
 }  // namespace
 
 std::string plan(const Options& options) {
+  // The search may take minutes, so the columns are checked first.
+  make_table(options).check(row_to_json(example_row(/*of_plan=*/true)));
   std::vector<Row> rows;
   for (const net::Plan& found : find_plans(make_search(options), options)) {
     rows.push_back(row_of(found));

@@ -70,6 +70,9 @@ struct Row {
 std::vector<Row> make_rows(const Request& request, const std::string& method,
                            const Options& options);
 
+// Returns the columns of qlctx, all methods together, or those of qlctx plan.
+std::vector<std::string> column_names(bool of_plan);
+
 // Returns the rows in the format that --format names. "tsv" is a header line and one tab-separated
 // line per row, with "-" for unknown and inapplicable values. "json" is a list with one object per
 // row; the keys of an object are all columns of the TSV, and "geometry".

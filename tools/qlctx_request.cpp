@@ -69,16 +69,29 @@ void check_convolution(const Options& options, bool compressive) {
   }
 }
 
+// Returns true if --preset is given, or --model names a preset, as qltrain --model may.
+bool has_preset(const Options& options) {
+  if (options.given("preset")) return true;
+  std::error_code unknown;
+  const std::filesystem::path file = preset_file(options.text("model"));
+  if (!std::filesystem::is_regular_file(file, unknown)) return false;  // a pipe is read only once
+  const Json json = read_json(file);
+  return json.is_object() && json.value("format", Json()) == "ql-preset";
+}
+
 // Throws UsageError when an option of `names` or size_options() was given, because --`source` names
-// a file with the same information. --vocab-size is allowed with --preset.
+// a file with the same information. --vocab-size is allowed with a preset.
 void refuse_beside_file(const Options& options, const std::string& source,
                         const std::vector<std::string>& names) {
-  std::vector<std::string> surplus = names;
+  const std::string what = "given together with --" + source;
+  const char* const remedy = "the file describes the network: leave one of them out";
+  options.refuse(names, "--{}", what, remedy);
+  const bool preset = has_preset(options);
+  std::vector<std::string> surplus;
   for (const Option& size : size_options()) {
-    if (source != "preset" || size.name != "vocab-size") surplus.push_back(size.name);
+    if (!preset || size.name != "vocab-size") surplus.push_back(size.name);
   }
-  options.refuse(surplus, "--{}", "given together with --" + source,
-                 "the file describes the network: leave one of them out");
+  options.refuse(surplus, "--{}", what, remedy);
 }
 
 Request request_from_arch(const Options& options) {
@@ -104,9 +117,10 @@ Request request_from_arch(const Options& options) {
   return request;
 }
 
-// Returns the network of --preset. Its vocabulary size may come from --vocab-size.
-net::Network network_of_preset(const Options& options) {
-  net::Network network = net::read_preset(preset_file(options.text("preset")), {}, {}).network;
+// Returns the network of the preset that --`source` names. Its vocabulary size may come from
+// --vocab-size.
+net::Network network_of_preset(const Options& options, const std::string& source) {
+  net::Network network = net::read_preset(preset_file(options.text(source)), {}, {}).network;
   if (options.given("vocab-size")) {
     if (network.cutoffs_from_data) {
       throw UsageError("--vocab-size",
@@ -124,8 +138,8 @@ Request request_from_file(const Options& options, const std::string& source) {
   refuse_beside_file(options, source, {"arch", "scales", "layers", "output-layers", "rate"});
   Request request;
   request.has_sizes = true;
-  if (source != "model") {
-    request.network = network_of_preset(options);
+  if (has_preset(options)) {
+    request.network = network_of_preset(options, source);
     return request;
   }
   const std::filesystem::path path = options.text("model");
@@ -142,6 +156,14 @@ Request request_from_file(const Options& options, const std::string& source) {
 std::vector<std::int64_t> lengths_of(const Options& options, const std::string& name,
                                      std::int64_t fallback) {
   return options.given(name) ? options.integers(name) : std::vector<std::int64_t>{fallback};
+}
+
+// The table itself cannot say what its figures leave out.
+void note_vocabulary(const net::Network& network) {
+  if (network.vocab_size > 0) return;
+  log_info(
+      "the size of the vocabulary is unknown, so parameters and operations are without embedding "
+      "and softmax; give --vocab-size");
 }
 
 }  // namespace
@@ -164,12 +186,15 @@ std::vector<Option> size_options() {
 std::vector<Option> request_options() {
   const std::vector<Option> network{
       without_default(make_choice("arch", "NAME", "Architecture of the network.", kArchitectures)),
-      with_letter('m', make_option("model", OptionType::kFile, "CHECKPOINT",
-                                   "Take the network and its training lengths from this checkpoint "
-                                   "folder or its model.json.")),
-      offering(preset_names, make_option("preset", OptionType::kFile, "PRESET",
-                                         "Take the network and its training lengths from this "
-                                         "preset: a file, or the name of an installed one.")),
+      offering(
+          preset_names,
+          with_letter('m',
+                      make_option("model", OptionType::kFile, "CHECKPOINT|PRESET",
+                                  "Take the network and its training lengths from this checkpoint "
+                                  "folder, its model.json, or a preset: a file, or the name of an "
+                                  "installed one."))),
+      offering(preset_names,
+               make_option("preset", OptionType::kFile, "PRESET", "The same as --model.")),
       make_integers("segment", "N,...",
                     "Segment lengths n_s in tokens. With --model or --preset the default is the "
                     "training length."),
@@ -203,6 +228,7 @@ Request make_request(const Options& options) {
   Request request = model    ? request_from_file(options, "model")
                     : preset ? request_from_file(options, "preset")
                              : request_from_arch(options);
+  if (request.has_sizes) note_vocabulary(request.network);
   const net::Lengths& own = request.network.lengths;
   for (const std::int64_t segment : lengths_of(options, "segment", own.segment)) {
     for (const std::int64_t memory : lengths_of(options, "memory", own.memory)) {
@@ -228,10 +254,13 @@ net::Network paper_sizes() {
   return network;
 }
 
-// A trained network is not changed: the search varies only its lengths.
+// The network is not changed: the search varies only its lengths.
 Search search_of_model(const Options& options) {
   refuse_beside_file(options, "model", {"preset", "arch", "layers", "rate"});
-  const net::Network network = net::read_model_file(options.text("model")).network;
+  const net::Network network = has_preset(options)
+                                   ? network_of_preset(options, "model")
+                                   : net::read_model_file(options.text("model")).network;
+  note_vocabulary(network);
   return {{net::to_short_text(network.architecture), {network}}};
 }
 
@@ -240,7 +269,7 @@ Search search_of_family(const Options& options) {
   std::int64_t layers = options.integer("layers");
   if (options.given("preset")) {
     refuse_beside_file(options, "preset", {});
-    network = network_of_preset(options);
+    network = network_of_preset(options, "preset");
     layers = options.given("layers") ? layers : network.layers();
   } else if (!read_sizes(options, network)) {
     log_info(
@@ -248,6 +277,7 @@ Search search_of_family(const Options& options) {
         "networks; for yours give --preset, --model, or --d-model and the other sizes");
     network = paper_sizes();
   }
+  note_vocabulary(network);
   if (!network.scale_widths.empty()) {
     log_info(
         "with scale_widths [{}], networks of several scales are searched only if their number of "

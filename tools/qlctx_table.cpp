@@ -27,7 +27,7 @@ static Command unnamed_command() {
                        "tsv: tab-separated columns under a header. json: a list of objects. svg: a "
                        "drawing of one network and of the states that one output state depends on.",
                        {"tsv", "json", "svg"}),
-           columns_option(),
+           columns_option([] { return ctx::column_names(/*of_plan=*/false); }),
            make_integer("position",
                         "Position in the segment of the output state whose dependencies are drawn; "
                         "1 is the first. Default: the last.",
@@ -54,9 +54,10 @@ static Command plan_command() {
                             "", 1, net::kMaxPlannedContext)),
       repeatable(without_default(make_choice(
           "arch", "NAME", "Search this architecture; default: all.", ctx::kArchitectures))),
-      with_letter('m', make_option("model", OptionType::kFile, "CHECKPOINT",
-                                   "Search lengths for the trained network of this checkpoint "
-                                   "folder or its model.json.")),
+      offering(preset_names,
+               with_letter('m', make_option("model", OptionType::kFile, "CHECKPOINT|PRESET",
+                                            "Search lengths for the network of this checkpoint "
+                                            "folder, its model.json, or a preset."))),
       offering(preset_names, make_option("preset", OptionType::kFile, "PRESET",
                                          "Take the sizes and the number of layers from this "
                                          "preset: a file, or the name of an installed one.")),
@@ -72,7 +73,7 @@ static Command plan_command() {
       make_integer("limit", "Print at most N rows for each architecture.", "5", 1),
       make_choice("format", "NAME", "Print tab-separated columns under a header, or JSON.",
                   {"tsv", "json"}),
-      columns_option()};
+      columns_option([] { return ctx::column_names(/*of_plan=*/true); })};
   return {"plan",
           "geometries that reach a context length, the cheapest first",
           "",

@@ -16,6 +16,13 @@ using namespace ql;
 
 constexpr std::int64_t kLongest = std::int64_t{1} << 30;
 
+std::vector<std::string> qleval_first_columns() {
+  return {"checkpoint",      "data",         "segment",
+          "memory",          "context",      "perplexity",
+          "standard_error",  "targets",      "tokens_per_second",
+          "word_perplexity", "bits_per_byte"};
+}
+
 static std::vector<Option> own_options() {
   return {
       repeatable(with_letter(
@@ -38,7 +45,7 @@ static std::vector<Option> own_options() {
           "targets, each with at least segment - N + 1 tokens before it. The first window scores "
           "all its targets. With 1, targets see the most context and take the longest time.",
           "0", 1, kLongest)),
-      make_option("reset", OptionType::kText, "N|UNIT",
+      make_option("reset", OptionType::kText, "N|line|doubled-line|document",
                   "Empty the memory after every N tokens. With --per-token this shows how the loss "
                   "depends on a target's distance from the last reset. Or score every line, "
                   "doubled-line or document as if it stood alone, after a begin token. Such units "
@@ -71,7 +78,7 @@ static std::vector<Option> own_options() {
                   "tsv: a table with a header line. json: a list of objects; with --per one object "
                   "per line.",
                   {"tsv", "json"}),
-      columns_option(),
+      columns_option(qleval_first_columns),
       make_flag("summary",
                 "With --per: also print the table of a call without --per, on standard error, even "
                 "if standard error is not a terminal."),

@@ -85,8 +85,8 @@ static Command command() {
                    "natural logarithm of the network's probability of the token."),
        threads_option(
            "Without linear attention and pool most-used, the tokens are the same for every N."),
-       make_option("device", OptionType::kText, "DEVICE",
-                   "Device that computes: cpu, cuda (the first GPU) or cuda:N.", "cpu"),
+       make_option("device", OptionType::kText, "cpu|cuda|cuda:N",
+                   "Device that computes; cuda is the first GPU.", "cpu"),
        make_choice("precision", "PRECISION",
                    "Precision of matrix products; it may differ from that of training. The CPU has "
                    "float32 and, on some processors, bfloat16, which halves the bytes of weights "

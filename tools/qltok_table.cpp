@@ -117,7 +117,7 @@ static Command encode_command() {
                    "end and the beginning of every line (double, as for One Billion Word). auto: "
                    "line where the vocabulary has <eos>, otherwise none.",
                    {"auto", "none", "line", "double"}),
-       make_option("document", OptionType::kText, "RULE",
+       make_option("document", OptionType::kText, "blank|file|line|none|REGEX",
                    "Where documents begin: blank (at a line with text after a blank line), file "
                    "(at each file), line (at each line), none (all input is one document), or an "
                    "ECMAScript regular expression that is found in the first line of a document.",

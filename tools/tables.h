@@ -18,6 +18,8 @@ void check_qleval(const ql::Options& options);  // likewise
 struct QlevalInputs {
   std::vector<std::string> checkpoints, data;
 };
+// On a terminal these columns of qleval's table come before the others.
+std::vector<std::string> qleval_first_columns();
 QlevalInputs qleval_inputs(const ql::Options& options);
 ql::ToolTable qlctx_table();
 ql::ToolTable qlgen_table();

@@ -4,7 +4,6 @@
 #include "base/log.h"
 
 #include <fmt/ranges.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/rows.h"
 #include "base/strings.h"
 
 namespace ql {
@@ -73,12 +73,6 @@ void put(const std::string& text) {
 
 void clear_locked() {
   if (std::exchange(screen().drawn, false)) put("\r\x1b[K");
-}
-
-std::size_t terminal_width() {
-  winsize size = {};
-  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
 }
 
 // Returns "[======>             ] ", or nothing when `part` is negative: the total is then unknown.
@@ -185,7 +179,9 @@ void Progress::show(double part, const std::function<Words()>& words) {
   if (now - last_draw_ < (style.bar ? style.bar_interval : style.line_interval)) return;
   last_draw_ = now;
   if (!style.bar) return log_line(LogLevel::kInfo, fmt::format("{}", fmt::join(words(), ", ")));
-  const std::string line = printable(fit_words(cells_of_bar(part), words(), terminal_width() - 1));
+  const std::size_t terminal = terminal_width(STDERR_FILENO);
+  const std::size_t width = terminal > 0 ? terminal : 80;
+  const std::string line = printable(fit_words(cells_of_bar(part), words(), width - 1));
   const std::lock_guard<std::mutex> lock(screen().mutex);
   put("\r" + line + "\x1b[K");
   screen().drawn = true;

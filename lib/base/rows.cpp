@@ -2,6 +2,9 @@
 
 #include "base/rows.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <cmath>
 
 namespace ql {
@@ -19,8 +22,16 @@ static std::string cell(const Json& value) {
   return fmt::format("{:.{}g}", number, is_count ? 12 : 8);
 }
 
-TableText::TableText(const std::string& columns, bool terminal, std::vector<std::string> first)
+TableText::TableText(const std::string& columns, std::size_t terminal,
+                     std::vector<std::string> first)
     : wanted_(columns), terminal_(terminal), first_(std::move(first)) {}
+
+void TableText::expect(const Json& row) {
+  for (const auto& item : row.items()) {
+    std::size_t& width = expected_[item.key()];
+    width = std::max(width, cell(item.value()).size());
+  }
+}
 
 std::string TableText::lines(const Json& row) {
   std::string text;
@@ -35,7 +46,7 @@ std::string TableText::lines(const Json& row) {
   return text + line(cells);
 }
 
-static std::vector<std::string> keys_of(const Json& row) {
+std::vector<std::string> keys_of(const Json& row) {
   std::vector<std::string> keys;
   for (const auto& item : row.items()) keys.push_back(item.key());
   return keys;
@@ -56,7 +67,7 @@ void TableText::choose(const Json& row) {
   check(row);
   const bool chosen = !wanted_.empty() && wanted_ != "all";
   std::vector<std::string> order = chosen ? split(wanted_, ',') : keys_of(row);
-  if (wanted_.empty() && terminal_) {
+  if (wanted_.empty() && terminal_ > 0) {
     const auto place = [this](const std::string& name) {
       return std::find(first_.begin(), first_.end(), name) - first_.begin();
     };
@@ -66,16 +77,17 @@ void TableText::choose(const Json& row) {
   }
   std::size_t all = 0;
   for (const std::string& name : order) {
-    const Column column{name, std::max(name.size(), cell(row[name]).size()), row[name].is_number()};
+    const Column column{name, std::max({name.size(), cell(row[name]).size(), expected_[name]}),
+                        row[name].is_number()};
     const std::size_t wider = all + (all > 0 ? 2 : 0) + column.width;
-    if (wanted_.empty() && terminal_ && !columns_.empty() && wider > kTerminalWidth) continue;
+    if (wanted_.empty() && terminal_ > 0 && !columns_.empty() && wider > terminal_) continue;
     columns_.push_back(column);
     all = wider;
   }
 }
 
 std::string TableText::line(const std::vector<std::string>& cells) const {
-  if (!terminal_) return fmt::format("{}\n", fmt::join(cells, "\t"));
+  if (terminal_ == 0) return fmt::format("{}\n", fmt::join(cells, "\t"));
   std::string text;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const Column& column = columns_[i];
@@ -84,6 +96,12 @@ std::string TableText::line(const std::vector<std::string>& cells) const {
                          : fmt::format("{:<{}}", cells[i], column.width);
   }
   return text.erase(text.find_last_not_of(' ') + 1) + "\n";
+}
+
+std::size_t terminal_width(int descriptor) {
+  if (::isatty(descriptor) != 1) return 0;
+  winsize size = {};
+  return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 std::string json_line(const Json& row) {

@@ -104,11 +104,13 @@ std::vector<std::string> input_names(const Options& options) {
   return names;
 }
 
-Option columns_option() {
-  return make_option(
-      "columns", OptionType::kText, "NAME,...|all",
-      "The columns of the table, in this order. Default: all columns, separated by tabs; on a "
-      "terminal, where the table is aligned, those that fit into 100 characters.");
+Option columns_option(std::function<std::vector<std::string>()> names) {
+  return offering(
+      std::move(names),
+      make_option(
+          "columns", OptionType::kText, "NAME,...|all",
+          "The columns of the table, in this order. Default: all columns, separated by tabs; on a "
+          "terminal, where the table is aligned, those that fit its width."));
 }
 
 Option raw_option() {
@@ -128,7 +130,7 @@ TableText table_of(const Options& options, std::vector<std::string> first) {
     throw UsageError("--columns", "this option is for tables only",
                      "give --format tsv, or leave --columns out");
   }
-  return {columns, ::isatty(STDOUT_FILENO) == 1, std::move(first)};
+  return {columns, terminal_width(STDOUT_FILENO), std::move(first)};
 }
 
 std::vector<Option> machine_options(const std::string& sharing, const Option& precision) {
@@ -141,7 +143,7 @@ std::vector<Option> machine_options(const std::string& sharing, const Option& pr
                    "Several processes, started by torchrun, mpirun or srun, " +
                        sharing + ".",
                    "600", 1, INT32_MAX),
-      make_option("device", OptionType::kText, "DEVICE",
+      make_option("device", OptionType::kText, "cpu|cuda|cuda:N",
                   "Device that computes: cpu, cuda (the first GPU, or one GPU for each of several "
                   "processes) or cuda:N.",
                   "cpu"),

@@ -35,9 +35,10 @@ Option files_from_option();
 std::vector<std::string> input_names(const Options& options);
 
 // columns_option() makes --columns. table_of() makes the table on standard output that --columns
-// asks for. On a terminal, without --columns, the columns `first` come before the others. The tool
-// must have an option --format. If its value is not "tsv", --columns causes a UsageError.
-Option columns_option();
+// asks for; the completion offers `names`. On a terminal, without --columns, the columns `first`
+// come before the others. The tool must have an option --format. If its value is not "tsv",
+// --columns causes a UsageError.
+Option columns_option(std::function<std::vector<std::string>()> names);
 TableText table_of(const Options& options, std::vector<std::string> first);
 
 // raw_option() makes --raw. content_of() returns the content that a command accepts: anything with

@@ -114,7 +114,7 @@ auto with_attention_map(const SweepOptions& options, const net::Network& network
   AtomicFile file(*options.attention_file);
   nn::AttentionMap map(network, net::make_geometry(network, lengths));
   auto result = run(&map);
-  TableText table("all", /*terminal=*/false);
+  TableText table("all", /*terminal=*/0);
   for (const nn::AttentionMap::Distance& distance : map.distances()) {
     file.write(table.lines(attention_row(distance)));
   }

@@ -64,7 +64,7 @@ void check(const shard::Manifest& manifest, const Place& place) {
   place.check(manifest.document_starts.file);
   if (manifest.vocabulary_file) place.check(manifest.vocabulary_file->file);
   shard::summary_text("data", manifest);
-  TableText("all", false).lines(shard::summary_row("data", manifest));
+  TableText("all", 0).lines(shard::summary_row("data", manifest));
   json_line(shard::summary_object("data", manifest));
 }
 

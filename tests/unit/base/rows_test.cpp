@@ -9,7 +9,7 @@ namespace ql {
 namespace {
 
 // Returns the header and the row.
-std::string tsv(const Json& row) { return TableText("all", /*terminal=*/false).lines(row); }
+std::string tsv(const Json& row) { return TableText("all", /*terminal=*/0).lines(row); }
 
 }  // namespace
 

@@ -263,7 +263,7 @@ TEST_CASE("manifest_from_json: text of a manifest cannot control the terminal") 
   });
   const Manifest manifest = read_manifest(find_packed_folder(scratch / "data"));
   const std::string text = summary_text("data", manifest),
-                    tsv = TableText("all", false).lines(summary_row("data", manifest));
+                    tsv = TableText("all", 0).lines(summary_row("data", manifest));
   for (const std::string& said : {text, tsv, json_line(summary_object("data", manifest))}) {
     CHECK(said.find('\x1b') == std::string::npos);
   }
