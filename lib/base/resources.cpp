@@ -261,6 +261,24 @@ std::int64_t peak_resident_bytes() {
   return ::getrusage(RUSAGE_SELF, &usage) == 0 ? std::int64_t{usage.ru_maxrss} * 1024 : 0;
 }
 
+// Lowers `available` to what ulimit -v and ulimit -d leave. /proc/self/statm has the pages in use:
+// all of the address space first, and data with stacks in sixth place.
+static void lower_by_limits(std::int64_t& available) {
+  const std::vector<std::int64_t> pages = numbers_in("/proc/self/statm");
+  if (pages.size() < 6) return;
+  const std::pair<int, std::int64_t> limits[] = {{RLIMIT_AS, pages[0]}, {RLIMIT_DATA, pages[5]}};
+  for (const auto& [resource, used] : limits) {
+    struct rlimit limit {};
+    // RLIM_INFINITY does not fit into a signed number.
+    if (::getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0 ||
+        limit.rlim_cur >= rlim_t{1} << 62) {
+      continue;
+    }
+    const auto bytes = static_cast<std::int64_t>(limit.rlim_cur);
+    available = std::min(available, bytes - used * ::sysconf(_SC_PAGESIZE));
+  }
+}
+
 std::int64_t available_bytes() {
   constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
   std::int64_t available = kUnknown;
@@ -271,6 +289,7 @@ std::int64_t available_bytes() {
     }
   }
   available = std::min(available, control_group_limits().unused_memory.value_or(kUnknown));
+  lower_by_limits(available);
   return available == kUnknown ? 0 : std::max<std::int64_t>(1, available);
 }
 

@@ -34,7 +34,8 @@ std::int64_t resident_bytes();
 std::int64_t peak_resident_bytes();
 
 // Returns the number of bytes that the system could still give without swapping, or the number that
-// the control groups leave if it is smaller. Returns 0 if both are unknown.
+// the control groups or the limits of this process (ulimit -v and -d) leave if it is smaller.
+// Returns 0 if all are unknown.
 std::int64_t available_bytes();
 
 }  // namespace ql

@@ -2,8 +2,10 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -320,6 +322,29 @@ TEST_CASE("control_group_limits: a real control group") {
     }
   }
   if (!tried) MESSAGE("skipped: this process may not make control groups with limits");
+}
+
+TEST_CASE("available_bytes: has at most what ulimit -v and -d leave") {
+  constexpr std::int64_t kLeft = 64 << 20;
+  for (const bool of_data : {false, true}) {
+    CAPTURE(of_data);
+    CHECK(test::in_child([of_data] {
+            // A second way to the memory in use: the sum of the mappings that the limit counts.
+            std::int64_t used = 0;
+            std::ifstream status("/proc/self/status");
+            for (std::string line; std::getline(status, line);) {
+              const bool counts =
+                  of_data ? line.rfind("VmData:", 0) == 0 || line.rfind("VmStk:", 0) == 0
+                          : line.rfind("VmSize:", 0) == 0;
+              if (counts) used += std::stoll(line.substr(line.find(':') + 1)) * 1024;
+            }
+            struct rlimit limit {};
+            limit.rlim_cur = limit.rlim_max = static_cast<rlim_t>(used + kLeft);
+            if (::setrlimit(of_data ? RLIMIT_DATA : RLIMIT_AS, &limit) != 0) return 1;
+            const std::int64_t available = available_bytes();
+            return available > kLeft / 2 && available <= kLeft + (1 << 20) ? 0 : 2;
+          }).exit_code == 0);
+  }
 }
 
 }  // namespace ql
