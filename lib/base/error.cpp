@@ -5,10 +5,15 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cstdint>
+#include <cstring>
 #include <new>
+#include <optional>
+#include <sstream>
 #include <system_error>
 
 #include "base/process.h"
+#include "base/strings.h"
 
 namespace ql {
 
@@ -46,9 +51,24 @@ Interrupted::Interrupted(int signal_number, const std::string& place)
                                      place.empty() ? "" : " ", place)),
       signal_number_(signal_number) {}
 
+// Returns the size in a text of LibTorch such as "you tried to allocate 64 bytes. Error code 12" or
+// "Tried to allocate 20.00 MiB (GPU 0; 39.59 GiB total capacity". Returns "" if it has none.
+static std::string allocation_in(const std::string& text) {
+  constexpr const char* kBegin = "ried to allocate ";
+  const std::size_t begin = text.find(kBegin);
+  if (begin == std::string::npos) return "";
+  std::istringstream words(text.substr(begin + std::strlen(kBegin)));
+  std::string number, unit;
+  words >> number >> unit;
+  unit = unit.substr(0, unit.find_first_of(".,"));
+  const std::optional<std::int64_t> bytes = parse_integer(number);
+  return unit == "bytes" && bytes ? human_bytes(*bytes) : number + " " + unit;
+}
+
 std::string failure_text(const std::exception& error) {
-  const std::string remedy = fmt::format("; {}", kMemoryRemedy);
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory" + remedy;
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return fmt::format("out of memory; {}", kMemoryRemedy);
+  }
   std::string text = error.what();
   if (dynamic_cast<const Error*>(&error) != nullptr ||
       dynamic_cast<const std::system_error*>(&error) != nullptr) {
@@ -59,7 +79,11 @@ std::string failure_text(const std::exception& error) {
   }
   const bool memory = text.find("can't allocate memory") != std::string::npos ||
                       text.find("out of memory") != std::string::npos;
-  return text.substr(0, text.find('\n')) + (memory ? remedy : "");
+  if (!memory) return text.substr(0, text.find('\n'));
+  const std::string size = allocation_in(text);
+  return fmt::format("out of memory{}; {}",
+                     size.empty() ? "" : fmt::format(": an allocation of {} failed", size),
+                     kMemoryRemedy);
 }
 
 void Conflicts::add(const std::string& where, const std::string& what, const std::string& remedy,
