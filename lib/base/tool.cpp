@@ -8,11 +8,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <iostream>
 #include <new>
 #include <system_error>
@@ -229,11 +231,52 @@ static void finish_standard_output() {
   throw Error("standard output", "not everything could be written", "is the disk full?");
 }
 
+static std::atomic<bool> error_is_reported{false};
+
 static int fail(const std::string& tool, const std::string& text,
                 ExitCode code = ExitCode::kFailed) {
   const std::string words = printable_lines(fmt::format("{}: error: {}", tool, text));
   print_above_progress(words);
+  error_is_reported = true;
   return static_cast<int>(code);
+}
+
+// Reports an error without allocating memory, and without the lock of the progress line.
+static int fail_plainly(const char* text, const char* remedy) {
+  for (const char* part : {static_cast<const char*>(::program_invocation_short_name),
+                           ": error: ", text, remedy, "\n"}) {
+    std::fputs(part, stderr);
+  }
+  return static_cast<int>(ExitCode::kFailed);
+}
+
+static int fail_without_memory() { return fail_plainly("out of memory; ", kMemoryRemedy); }
+
+// An exception that leaves a destructor, a noexcept function or a thread never reaches reported().
+// Most often memory has run out there: this ends the process with a message in place of SIGABRT.
+// Temporary files stay, as after SIGKILL.
+[[noreturn]] static void report_and_exit() {
+  // Only the first of several threads reports.
+  static std::atomic_flag entered = ATOMIC_FLAG_INIT;
+  while (entered.test_and_set()) ::pause();
+  const std::exception_ptr exception = std::current_exception();
+  if (!exception) std::abort();
+  int code = static_cast<int>(ExitCode::kFailed);
+  if (error_is_reported) ::_exit(code);
+  try {
+    std::rethrow_exception(exception);
+  } catch (const std::bad_alloc&) {
+    code = fail_without_memory();
+  } catch (const std::exception& error) {
+    try {
+      code = fail_plainly(printable_lines(failure_text(error)).c_str(), "");
+    } catch (...) {
+      code = fail_without_memory();
+    }
+  } catch (...) {
+    std::abort();
+  }
+  ::_exit(code);
 }
 
 // Calls `work` and turns every exception into an exit code, and most exceptions also into a
@@ -279,6 +322,7 @@ static void raise_limit_of_open_files() {
 
 int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv,
              const std::function<void(const Options&)>& body) {
+  std::set_terminate(report_and_exit);
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of ulimit -f then fails with EFBIG
   // If our parent process ignores SIGCHLD, this process inherits that, and the system would forget
@@ -303,9 +347,7 @@ int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv
     });
   } catch (const std::bad_alloc&) {
     // There is not even memory for the usual message.
-    std::fputs(::program_invocation_short_name, stderr);
-    std::fputs(": error: out of memory\n", stderr);
-    return static_cast<int>(ExitCode::kFailed);
+    return fail_without_memory();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <new>
 #include <system_error>
+#include <thread>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -65,9 +66,22 @@ TEST_CASE("run_tool: errors become one line and an exit code") {
       {run_throwing(Error("f", "broken", "fix it")), 1, "qlone: error: f: broken; fix it\n"},
       {run_throwing(UsageError("", "bad use")), 2, "qlone: error: bad use\n"},
       {run_throwing(FormatError("f", "cut off")), 1, "qlone: error: f: cut off\n"},
-      {run_throwing(std::runtime_error("can't allocate memory: 9 bytes\nframe #0: f")), 1,
-       "qlone: error: can't allocate memory: 9 bytes; use smaller sizes, fewer threads or a "
-       "machine with more memory\n"},
+      // These are texts of LibTorch 1.13 and 2.6.
+      {run_throwing(std::runtime_error(
+           "[enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory: you "
+           "tried to allocate 3221225472 bytes. Error code 12 (Cannot allocate memory)\nframe #0: "
+           "f")),
+       1,
+       "qlone: error: out of memory: an allocation of 3.0 GiB failed; use smaller sizes, fewer "
+       "threads or a machine with more memory\n"},
+      {run_throwing(std::runtime_error("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has "
+                                       "a total capacity of 39.59 GiB of which 1.19 MiB is free.")),
+       1,
+       "qlone: error: out of memory: an allocation of 20.00 MiB failed; use smaller sizes, fewer "
+       "threads or a machine with more memory\n"},
+      {run_throwing(std::runtime_error("can't allocate memory\nframe #0: f")), 1,
+       "qlone: error: out of memory; use smaller sizes, fewer threads or a machine with more "
+       "memory\n"},
       {run_throwing(SystemError("f", "open", ENOENT)), 1,
        "qlone: error: f: cannot open: no such file or directory\n"},
       {run_throwing(SystemError("f", "write", ENOSPC)), 1,
@@ -102,6 +116,43 @@ TEST_CASE("run_tool: errors become one line and an exit code") {
     CHECK(one.ending.err == one.err);
     CHECK(one.ending.out.empty());
   }
+}
+
+TEST_CASE("run_tool: an exception that cannot reach it ends the process with one message") {
+  struct ThrowsAtEnd {
+    ~ThrowsAtEnd() { throw std::bad_alloc(); }
+  };
+  const auto in_thread = [](const auto& exception) {
+    return [exception](const Options&) { std::thread([&] { throw exception; }).join(); };
+  };
+  const Body exhausted[] = {
+      in_thread(std::bad_alloc()),
+      [](const Options&) { []() noexcept { throw std::bad_alloc(); }(); },
+      [](const Options&) { const ThrowsAtEnd ends; },
+      [](const Options&) {
+        const ThrowsAtEnd ends;
+        throw Error("f", "broken");
+      },
+      [&](const Options&) {
+        std::thread first([] { throw std::bad_alloc(); });
+        std::thread second([] { throw std::bad_alloc(); });
+        first.join();
+        second.join();
+      },
+  };
+  const std::string name = ::program_invocation_short_name;
+  for (const Body& body : exhausted) {
+    CAPTURE(&body - exhausted);
+    const Ending ending = run({"a"}, body);
+    CHECK(ending.exit_code == 1);
+    CHECK(ending.err ==
+          name +
+              ": error: out of memory; use smaller sizes, fewer threads or a machine with more "
+              "memory\n");
+  }
+  const Ending other = run({"a"}, in_thread(Error("f", "broken", "fix it")));
+  CHECK(other.exit_code == 1);
+  CHECK(other.err == name + ": error: f: broken; fix it\n");
 }
 
 TEST_CASE("run_tool: questions are answered without a run") {
