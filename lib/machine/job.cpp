@@ -94,24 +94,31 @@ void require_open_files(const LaunchedProcess& process) {
               "raise the hard limit (ulimit -Hn), or use fewer processes");
 }
 
-// The beginning of the error message of end_after_thread().
-std::string& failed_thread() {
-  static std::string text;
-  return text;
+// The beginning of the error message of end_after_thread(), and the handler for all other
+// exceptions.
+struct ThreadFailure {
+  std::string text;
+  std::terminate_handler otherwise = nullptr;
+};
+ThreadFailure& thread_failure() {
+  static ThreadFailure failure;
+  return failure;
 }
 
 // Ends the program when a thread of c10d throws, as it does when the process at the other end of
-// its connection is gone. Nobody can catch this exception, and std::abort() would print no reason.
+// its connection is gone. Nobody can catch this exception.
 void end_after_thread() {
   try {
     if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const Error&) {  // c10d throws none of ours
+  } catch (const std::bad_alloc&) {
   } catch (const std::exception& error) {
     log_line(LogLevel::kQuiet,
-             fmt::format("error: {}: {}", failed_thread(), first_line(error.what())));
+             fmt::format("error: {}: {}", thread_failure().text, first_line(error.what())));
     std::_Exit(static_cast<int>(ExitCode::kFailed));
   } catch (...) {
   }
-  std::abort();
+  thread_failure().otherwise();
 }
 
 bool is_loopback(const std::string& address) {
@@ -325,10 +332,11 @@ Job::~Job() {
 
 void Job::meet(Seconds patience) {
   require_open_files(process_);
-  failed_thread() = fmt::format("{}: the connection to {} at {} is lost", name(process_.rank),
-                                process_.launcher_answers ? "torchrun" : "the other processes",
-                                place_of(process_));
-  std::set_terminate(end_after_thread);
+  thread_failure().text = fmt::format(
+      "{}: the connection to {} at {} is lost", name(process_.rank),
+      process_.launcher_answers ? "torchrun" : "the other processes", place_of(process_));
+  const std::terminate_handler handler = std::set_terminate(end_after_thread);
+  if (handler != end_after_thread) thread_failure().otherwise = handler;
   if (has_store(process_)) {
     watch_ = std::make_unique<StoreWatch>(process_.port, place_of(process_),
                                           std::min<Milliseconds>(kRequest, patience / 2));
