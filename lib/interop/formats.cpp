@@ -237,7 +237,7 @@ void MegatronIndex::refuse_relatives(std::uint64_t size, std::uint64_t sequences
             : "write its ids again with 16 or 32 bits, and import them with --format nanogpt or "
               "u32");
   }
-  if (boundaries <= size / 8 &&
+  if (sequences > 0 && boundaries <= size / 8 &&
       size == kIndexHeaderBytes + 12 * sequences + 8 * boundaries + sequences) {
     throw FormatError(
         name_,
