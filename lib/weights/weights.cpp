@@ -5,6 +5,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/bytes.h"
@@ -116,7 +117,30 @@ static void check_count(const net::Network& network, const TensorFile& file) {
   }
 }
 
-void load_weights(nn::Model& model, const TensorFile& file, const std::string& ignore_prefix) {
+// Returns the beginning that all names of tensors in the file share, up to a full stop, if no
+// parameter of the model has it: programs that wrap a model put such a prefix before the names.
+static std::string find_prefix(const nn::Model& model, const TensorFile& file) {
+  if (file.tensors.empty()) return "";
+  std::string prefix = file.tensors.front().name;
+  const auto shorten = [&prefix](const std::string& name) {
+    const auto differ = std::mismatch(prefix.begin(), prefix.end(), name.begin(), name.end());
+    prefix.erase(differ.first, prefix.end());
+  };
+  for (const nn::NamedTensor& tensor : file.tensors) shorten(tensor.name);
+  prefix.erase(prefix.rfind('.') + 1);
+  for (const nn::NamedTensor& parameter : model.parameters()) {
+    if (parameter.name.rfind(prefix, 0) == 0) return "";
+  }
+  return prefix;
+}
+
+void load_weights(nn::Model& model, const TensorFile& file) {
+  const std::string prefix = find_prefix(model, file);
+  if (!prefix.empty()) {
+    throw FormatError(
+        file.where, fmt::format("all names of tensors begin with '{}'", prefix),
+        "write the file again without this prefix, as share/ql/published-weights.txt shows");
+  }
   std::vector<std::string> faults;
   std::set<std::string> known;
   for (const nn::NamedTensor& parameter : model.parameters()) {
@@ -127,8 +151,7 @@ void load_weights(nn::Model& model, const TensorFile& file, const std::string& i
     if (!fault.empty()) faults.push_back(fmt::format("'{}': {}", parameter.name, fault));
   }
   for (const nn::NamedTensor& tensor : file.tensors) {
-    const bool ignored = !ignore_prefix.empty() && tensor.name.rfind(ignore_prefix, 0) == 0;
-    if (ignored || known.count(tensor.name) != 0) continue;
+    if (known.count(tensor.name) != 0) continue;
     const std::string fault = find_surplus_fault(tensor, file);
     if (!fault.empty()) faults.push_back(fmt::format("'{}': {}", tensor.name, fault));
   }

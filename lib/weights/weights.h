@@ -11,12 +11,11 @@ namespace ql::weights {
 
 // Copies every parameter from the tensor with its name. Throws a FormatError that names up to 8
 // tensors that are missing or surplus, have another shape, or hold integers, NaN or infinite
-// values. If `ignore_prefix` (for example "golden.") is not empty, surplus tensors whose names
-// begin with it are skipped. A state_dict of the public Transformer-XL code has copies of tied
-// embeddings and projections under crit., and in every layer copies of the shared biases u and v.
-// These copies are accepted if they are equal to the originals. The state_dict's constant,
-// pos_emb.inv_freq, is always accepted.
-void load_weights(nn::Model& model, const TensorFile& file, const std::string& ignore_prefix = "");
+// values, or that names a prefix of all names. A state_dict of the public Transformer-XL code has
+// copies of tied embeddings and projections under crit., and in every layer copies of the shared
+// biases u and v. These copies are accepted if they are equal to the originals. The state_dict's
+// constant, pos_emb.inv_freq, is always accepted.
+void load_weights(nn::Model& model, const TensorFile& file);
 
 // Reads model.safetensors of a checkpoint folder. If the folder has a state.json, state.json must
 // be complete, and model.safetensors and model.json must have the hashes that state.json records:
