@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -49,7 +50,33 @@ static void bound_spinning() {
   ::setenv("GOMP_SPINCOUNT", fmt::format("{:.0f}", spins).c_str(), 0);
 }
 
+// Throws Error if a limit of this process is too small for loading LibTorch. The dynamic loader
+// would then end the program with its own message, or OpenBLAS would ask for memory in an endless
+// loop before main() begins.
+static void require_room_for_libtorch() {
+  struct Need {
+    int resource;
+    const char* limit;
+    std::int64_t bytes;
+  };
+  // With LibTorch 1.13 on two cores, an evaluation of a tiny network needs more than 977 MiB and at
+  // most 1172 MiB of address space, and more than 391 MiB and at most 586 MiB of data.
+  for (const Need& need : {Need{RLIMIT_AS, "ulimit -v", std::int64_t{1200} << 20},
+                           Need{RLIMIT_DATA, "ulimit -d", std::int64_t{600} << 20}}) {
+    rlimit limit = {};
+    if (::getrlimit(static_cast<__rlimit_resource>(need.resource), &limit) != 0) continue;
+    if (limit.rlim_cur >= static_cast<rlim_t>(need.bytes)) continue;
+    throw ql::Error(
+        need.limit,
+        fmt::format("the limit is {}, but LibTorch needs {} before it computes anything",
+                    ql::human_bytes(static_cast<std::int64_t>(limit.rlim_cur)),
+                    ql::human_bytes(need.bytes)),
+        "raise the limit, or limit memory by a control group");
+  }
+}
+
 std::filesystem::path libexec_program(const std::string& name) {
+  require_room_for_libtorch();
   bound_spinning();
   // LibTorch of Debian 13 loads UCX, which installs its debugger as the handler of SIGHUP. Then
   // main() cannot see that this signal was ignored at the start, as under nohup(1). The user's own

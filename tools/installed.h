@@ -8,7 +8,8 @@
 // Returns the path of a program in libexec. The path is found from the folder of the running
 // program, so the installation can be moved. Sets two environment variables for that program,
 // unless the user has set them: one limits how long waiting threads spin, and one keeps UCX, which
-// LibTorch may load, from handling SIGHUP. Throws Error when the program does not exist.
+// LibTorch may load, from handling SIGHUP. Throws Error when the program does not exist, or when
+// ulimit -v or -d does not suffice for LibTorch.
 std::filesystem::path libexec_program(const std::string& name);
 
 // Returns `text` itself if it contains a slash, or names an existing file or a folder with
