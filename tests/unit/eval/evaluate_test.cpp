@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/resources.h"
 #include "eval/losses.h"
 #include "eval/stream_columns.h"
 #include "unit/eval_support.h"
@@ -250,6 +251,20 @@ TEST_CASE("evaluate: tokens that were read twice are counted") {
   CHECK(scored.evaluation.batch == 3);
   CHECK(scored.evaluation.warm_up == 2 * 6 * 4);
   CHECK(scored.evaluation.seconds > 0);
+}
+
+TEST_CASE("evaluate: reads only as many columns in parallel as the memory has room for") {
+  const net::Network network = networks().at("Transformer-XL");
+  const nn::Model model = test::random_model(network, 7);
+  Scored scored(model, false);
+  scored.options.batch = 3;
+  const Ids ids = random_ids(4 * 25 + 1, network.vocab_size);
+  TokenSource source = source_from(ids);
+  // One column needs seven tenths of the memory, so there is no room for a second one.
+  source.cursor_bytes = [] { return available_bytes() / 10 * 7; };
+  scored.evaluation = evaluate(model, source, scored.options);
+  CHECK(scored.evaluation.batch == 1);
+  CHECK(scored.evaluation.warm_up == 0);
 }
 
 TEST_CASE("evaluate: only the complete stream warms a column with the pool most-used") {

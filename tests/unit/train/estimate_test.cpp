@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "eval/stream_columns.h"
+#include "net/cost.h"
 #include "net/geometry.h"
 #include "unit/torch_doctest.h"
 #include "unit/train_support.h"
@@ -109,6 +110,43 @@ TEST_CASE("estimate_memory: has a chunk of the validation data, at the lengths o
   CHECK(estimate(1000).validation > 0);
   config.eval_memory = 65536;
   CHECK(estimate(std::int64_t{1} << 40).validation > 0);
+}
+
+TEST_CASE("estimate_memory: with bfloat16 every weight has a rounded copy") {
+  const net::Network network = test::tiny_xl();
+  const auto parameters = [&](machine::Precision precision) {
+    TrainingConfig config = test::tiny_config();
+    config.precision = precision;
+    return estimate_memory(network, config, 2).parameters;
+  };
+  const std::int64_t weights = net::cost(network, network.lengths).parameters;
+  CHECK(parameters(machine::Precision::kFloat32) == 3 * 4 * weights);  // weights and two moments
+  CHECK(parameters(machine::Precision::kBfloat16) == (3 * 4 + 2) * weights);
+}
+
+TEST_CASE("estimate_memory: a compression that learns keeps its states and its attention") {
+  const auto activations = [](net::Pool pool, net::CompressionLoss loss) {
+    net::Network network = test::tiny_compressive(pool, loss);
+    network.lengths = {64, 64, 32};
+    TrainingConfig config = test::tiny_config();
+    config.slices = 1;
+    return estimate_memory(network, config, 1).activations;
+  };
+  const net::Network network = test::tiny_compressive();
+  const std::int64_t layers = network.scales.front(), rows = test::tiny_config().batch;
+  const std::int64_t compressed = 64 / network.rate, keys = network.n_head * network.d_head;
+  // Compressed states; keys and values of these and of the 64 states; probabilities of attention.
+  const std::int64_t attention = compressed * network.d_model + 2 * (compressed + 64) * keys +
+                                 network.n_head * 64 * compressed;
+  // Compressed states; the decoder's output for the 64 states.
+  const std::int64_t coding = (compressed + 64) * network.d_model;
+  const std::int64_t none =
+      activations(net::Pool::kMax, net::CompressionLoss::kAttentionReconstruction);
+  CHECK(activations(net::Pool::kConvolution, net::CompressionLoss::kAttentionReconstruction) -
+            none >=
+        4 * rows * layers * attention);
+  CHECK(activations(net::Pool::kConvolution, net::CompressionLoss::kAutoEncoding) - none >=
+        4 * rows * layers * coding);
 }
 
 TEST_CASE("estimate_memory: every row of a training keeps a frame of the data") {

@@ -37,14 +37,14 @@ extern "C" int open(const char* path, int flags, ...) {
 namespace ql::weights {
 namespace {
 
-net::Network network() {
+net::Network small_network() {
   return test::small_network(net::Architecture::kTransformerQl, {1, 1}, 1, {4, 4, 0});
 }
 
 // Writes a checkpoint with random weights, and returns their hash.
 std::string write_checkpoint(const std::filesystem::path& folder, unsigned seed) {
   net::ModelFile description;
-  description.network = network();
+  description.network = small_network();
   const nn::Model model = test::random_model(description.network, seed, at::kFloat);
   std::filesystem::create_directory(folder);
   write_file_atomically(folder / "model.json", dump_json(net::model_file_to_json(description)));
@@ -69,7 +69,7 @@ TEST_CASE("read_weights: a checkpoint that is replaced between two files is read
       std::filesystem::remove_all(folder);
       std::filesystem::rename(scratch / "next", folder);
     };
-    nn::Model model(network(), at::kFloat);
+    nn::Model model(small_network(), at::kFloat);
     load_weights(model, read_weights(folder));
     CHECK(hash_of(model) == after);
     CHECK_FALSE(meanwhile);
