@@ -11,10 +11,13 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <climits>
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <mutex>
+#include <new>
 #include <numeric>
 #include <tuple>
 
@@ -108,17 +111,31 @@ ThreadFailure& thread_failure() {
 // Ends the program when a thread of c10d throws, as it does when the process at the other end of
 // its connection is gone. Nobody can catch this exception.
 void end_after_thread() {
+  ThreadFailure& failure = thread_failure();
   try {
     if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
-  } catch (const Error&) {  // c10d throws none of ours
+  } catch (const Error&) {  // c10d does not throw this class, so the other handler reports it
   } catch (const std::bad_alloc&) {
   } catch (const std::exception& error) {
+    // Only the first of several threads reports.
+    static std::atomic_flag entered = ATOMIC_FLAG_INIT;
+    while (entered.test_and_set()) ::pause();
     log_line(LogLevel::kQuiet,
-             fmt::format("error: {}: {}", thread_failure().text, first_line(error.what())));
+             fmt::format("error: {}: {}", failure.text, first_line(error.what())));
     std::_Exit(static_cast<int>(ExitCode::kFailed));
   } catch (...) {
   }
-  thread_failure().otherwise();
+  failure.otherwise();
+}
+
+// Makes end_after_thread() the handler, with this beginning of its message.
+void report_threads_of_c10d(const std::string& text) {
+  ThreadFailure& failure = thread_failure();
+  const std::lock_guard lock(failure.mutex);
+  failure.text = text;
+  if (std::get_terminate() == end_after_thread) return;
+  failure.otherwise = std::get_terminate();
+  std::set_terminate(end_after_thread);
 }
 
 bool is_loopback(const std::string& address) {
@@ -332,11 +349,9 @@ Job::~Job() {
 
 void Job::meet(Seconds patience) {
   require_open_files(process_);
-  thread_failure().text = fmt::format(
-      "{}: the connection to {} at {} is lost", name(process_.rank),
-      process_.launcher_answers ? "torchrun" : "the other processes", place_of(process_));
-  const std::terminate_handler handler = std::set_terminate(end_after_thread);
-  if (handler != end_after_thread) thread_failure().otherwise = handler;
+  report_threads_of_c10d(fmt::format("{}: the connection to {} at {} is lost", name(process_.rank),
+                                     process_.launcher_answers ? "torchrun" : "the other processes",
+                                     place_of(process_)));
   if (has_store(process_)) {
     watch_ = std::make_unique<StoreWatch>(process_.port, place_of(process_),
                                           std::min<Milliseconds>(kRequest, patience / 2));

@@ -97,7 +97,7 @@ class Job {
 
   LaunchedProcess process_;
   std::vector<std::string> names_, addresses_;  // by rank
-  std::unique_ptr<StoreWatch> watch_;           // in the process that hosts the store
+  std::unique_ptr<StoreWatch> watch_;           // null except in the process that hosts the store
   Store store_;                                 // null until this process is connected
   Clock::time_point ask_again_;  // a store that was silent is not asked before this time
 };

@@ -46,8 +46,9 @@ struct Connection {
 // argument. The processes' own ends of their connections have other ports.
 std::optional<Connection> awaited_connection(int port) {
   std::error_code ignored;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
-    std::ifstream file(task.path() / "syscall");
+  for (std::filesystem::directory_iterator task("/proc/self/task", ignored), end;
+       !ignored && task != end; task.increment(ignored)) {
+    std::ifstream file(task->path() / "syscall");
     long call = -1, descriptor = -1;
     if (!(file >> call >> std::hex >> descriptor) || call != SYS_recvfrom) continue;
     const int number = static_cast<int>(descriptor);
@@ -83,13 +84,13 @@ void StoreWatch::watch() {
       sender = found ? found->sender : "";
       since = Clock::now();
     } else if (Clock::now() - since >= patience_) {
+      ::shutdown(found->descriptor, SHUT_RDWR);
       log_warning(
           "{}: a connection from {} began a request and has sent nothing for {}, so that no "
           "process was answered; the connection is closed; if this is not a process of the job, "
           "keep it from the port, or set MASTER_PORT to another one",
           place_, sender,
           counted(std::chrono::duration_cast<std::chrono::seconds>(patience_).count(), "second"));
-      ::shutdown(found->descriptor, SHUT_RDWR);
       sender.clear();
     }
   }

@@ -411,22 +411,34 @@ void TrainingRun::run() {
   }
 }
 
-DivergedRun TrainingRun::diverged_run(const Divergence& found) const {
-  DivergedRun run{task_.config.divergence, task_.config.clip};
-  const std::vector<std::filesystem::path> checkpoints = newest_checkpoints(folder_.path());
-  if (checkpoints.empty()) return run;
+// Sets the members of `run` that describe checkpoints.
+static void find_checkpoints(DivergedRun& run, const std::filesystem::path& folder,
+                             const Divergence& found) {
+  const std::vector<std::filesystem::path> checkpoints = newest_checkpoints(folder);
+  if (checkpoints.empty()) return;
   run.checkpoint = checkpoints.front().string();
   run.checkpoint_step = step_of(checkpoints.front()).value_or(0);
   // These weights, of this number of steps, gave the loss.
   const std::int64_t weights = found.in_step() ? found.step : found.step + 1;
-  if (run.checkpoint_step < weights) return run;
+  if (run.checkpoint_step < weights) return;
   for (const std::filesystem::path& checkpoint : checkpoints) {
-    if (step_of(checkpoint).value_or(0) < run.checkpoint_step) {
+    if (step_of(checkpoint).value_or(0) != run.checkpoint_step) {
       run.older = checkpoint.string();
-      return run;
+      return;
     }
     run.doubtful += (run.doubtful.empty() ? "" : " and ") + checkpoint.string();
   }
+}
+
+DivergedRun TrainingRun::diverged_run(const Divergence& found) const {
+  DivergedRun run{task_.config.divergence, task_.config.clip};
+  if (task_.is_first()) find_checkpoints(run, folder_.path(), found);
+  if (task_.group == nullptr) return run;
+  // Other hosts may not see RUN.
+  for (std::string* text : {&run.checkpoint, &run.doubtful, &run.older}) {
+    *text = task_.group->from_first(*text);
+  }
+  run.checkpoint_step = task_.group->from_first(run.checkpoint_step);
   return run;
 }
 

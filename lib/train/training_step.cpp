@@ -89,7 +89,6 @@ void CpuTrainer::set_own_memory(const nn::Memory& memory) {
 }
 
 CpuTrainer::Input CpuTrainer::read(Streams& streams, std::int64_t step) {
-  if (streams.starts_epoch(step)) set_own_memory(at_lengths_.start_memory(rows_.count));
   Input input{at::empty({rows_.count, streams.segment() + 1}, at::kLong),
               step_options(config_, step, rows_.first)};
   if (model_.network().reset_memory_at_documents) {
@@ -98,6 +97,7 @@ CpuTrainer::Input CpuTrainer::read(Streams& streams, std::int64_t step) {
     input.options.document_offsets = streams.document_ages(step);
   }
   streams.read(step, input.ids.data_ptr<std::int64_t>());
+  if (streams.starts_epoch(step)) set_own_memory(at_lengths_.start_memory(rows_.count));
   return input;
 }
 

@@ -229,7 +229,7 @@ const std::vector<std::vector<std::int64_t>> kDivisions{{},
                                                         {500, 2500, 12000},
                                                         {1000, 5000, 20000},
                                                         {2000, 6000, 20000},
-                                                        {4500, 9000, 45000},
+                                                        {4500, 9000, 30000},
                                                         {8000, 16000, 32000}};
 
 // Measures one division of a vocabulary whose clusters have equal widths. `columns` is the time
