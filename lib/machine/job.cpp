@@ -97,9 +97,9 @@ void require_open_files(const LaunchedProcess& process) {
               "raise the hard limit (ulimit -Hn), or use fewer processes");
 }
 
-// The beginning of the error message of end_after_thread(), and the handler for all other
-// exceptions.
+// Has the beginning of the message of end_after_thread(), and the handler of other exceptions.
 struct ThreadFailure {
+  std::mutex mutex;
   std::string text;
   std::terminate_handler otherwise = nullptr;
 };
