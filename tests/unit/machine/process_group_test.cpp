@@ -285,12 +285,12 @@ TEST_CASE("a stranger that sends a part of a request is disconnected") {
     const auto join = [&](int rank) {
       LaunchedProcess own = process;
       own.rank = rank;
-      ProcessGroup group(own, std::chrono::seconds(24));
+      ProcessGroup group(own, std::chrono::seconds(36));
       try {
         run_in_group(&group, [&] {
           if (rank == 0) return group.sum(at::ones({1}));
           const Stranger during(process.port, std::string(1, '\0'));
-          std::this_thread::sleep_for(std::chrono::seconds(13));
+          std::this_thread::sleep_for(std::chrono::seconds(18));
           throw Error("valid/0.zst", "damaged");
         });
       } catch (const Error& error) {
