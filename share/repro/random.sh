@@ -15,7 +15,7 @@ random_data() {
 # random_network PRESET DATA FOLDER: a checkpoint of the preset's network.
 random_network() {
   rm -rf "$3.run"
-  qltrain --quiet -m "$1" --data "$2" --valid "$2" -o "$3.run" --set steps=1 --set eval_interval=2 "${threads[@]}"
+  qltrain --quiet -m "$1" --data "$2" --valid "$2" -o "$3.run" --set steps=1 --set eval_interval=2 --set learning_rate=1e-9 "${threads[@]}"
   rm -rf "$3"
   mv "$3.run/last" "$3"
 }

@@ -194,7 +194,7 @@ TEST_CASE("score_units: the loss of a unit is the sum of its tokens' losses" *
   }
 }
 
-TEST_CASE("score_units: ids outside the vocabulary are named with their place") {
+TEST_CASE("score_units: data of a larger vocabulary are refused") {
   const test::ScratchFolder scratch;
   net::Network network = words_network();
   network.vocab_size = 20;
@@ -202,7 +202,8 @@ TEST_CASE("score_units: ids outside the vocabulary are named with their place") 
   pack_words(scratch / "data", {2, 3, 0, 19, 20, 0});
   CHECK_THROWS_WITH_AS(
       units_of(model, scratch / "data", Unit::kLine),
-      doctest::Contains("data: token 4 has the id 20, but the vocabulary has 20 entries (0 to 19)"),
+      doctest::Contains(
+          "data: its vocabulary (23 entries, word, eos 0, unk 1, hash made up) is not that of "),
       Error);
 }
 
