@@ -90,7 +90,7 @@ bool is_alive(pid_t process) {
 // temporary name with the complete final name would exceed the limit of 255 bytes.
 std::string shortened_name(const fs::path& final_path) {
   constexpr std::size_t kLongest = 200, kBeginning = 160;
-  const std::string name = final_path.filename().string();
+  std::string name = final_path.filename().string();
   if (name.size() <= kLongest) return name;
   const std::string beginning = name.substr(0, kBeginning);
   return fmt::format("{}-{:016x}", beginning.substr(0, kBeginning - incomplete_suffix(beginning)),
