@@ -101,7 +101,8 @@ std::string shortened_name(const fs::path& final_path) {
 std::error_code remove_tree(const fs::path& path) {
   std::error_code error, ignored;
   fs::remove_all(path, error);
-  if (!error) return error;
+  // A link's target keeps its permissions.
+  if (!error || !fs::is_directory(fs::symlink_status(path, ignored))) return error;
   fs::permissions(path, fs::perms::owner_all, fs::perm_options::add, ignored);
   fs::remove_all(path, error);
   return error;
@@ -285,11 +286,22 @@ static void copy_away(const fs::path& path, const fs::path& old) {
     fs::copy(path, old, fs::copy_options::recursive | fs::copy_options::copy_symlinks, error);
     if (error) throw SystemError(path.string(), "copy the old folder", error.value());
     sync_tree(old, path.string());
+    sync_path(folder_of(old), path.string());
   } catch (...) {
     fs::remove_all(old, ignored);
     throw;
   }
   if ((error = remove_tree(path))) {
+    // The next run would remove the copy, because `path` exists. So `path` gets its files back.
+    std::error_code missing;
+    fs::copy(old, path,
+             fs::copy_options::recursive | fs::copy_options::copy_symlinks |
+                 fs::copy_options::skip_existing,
+             missing);
+    if (!missing) {
+      fs::remove_all(old, ignored);
+      throw SystemError(path.string(), "remove the old folder", error.value());
+    }
     throw SystemError(path.string(), fmt::format("remove it, after copying it to {}", old.string()),
                       error.value());
   }

@@ -59,7 +59,7 @@ static std::string allocation_in(const std::string& text) {
   if (begin == std::string::npos) return "";
   std::istringstream words(text.substr(begin + std::strlen(kBegin)));
   std::string number, unit;
-  words >> number >> unit;
+  if (!(words >> number >> unit)) return "";
   unit = unit.substr(0, unit.find_first_of(".,"));
   const std::optional<std::int64_t> bytes = parse_integer(number);
   return unit == "bytes" && bytes ? human_bytes(*bytes) : number + " " + unit;

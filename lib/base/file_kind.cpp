@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <iterator>
 #include <optional>
 
 #include "base/error.h"
@@ -242,6 +243,10 @@ Found find_kind(std::string_view head) {
   found.text_possible = !skip_prologue(text);
   for (const Row& row : kTexts) look(row, match_text(row, text), found.text_possible);
   if (found.row != nullptr) return found;
+  // A tab at the beginning follows the empty name of a table's first column.
+  while (text.data() > head.data() && *std::prev(text.data()) == '\t') {
+    text = std::string_view(std::prev(text.data()), text.size() + 1);
+  }
   found.records = find_records(text, found.text_possible);
   found.text_possible = found.text_possible || (found.records && !found.records->complete);
   return found;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -197,6 +198,8 @@ std::vector<Field> columns_of(std::string_view line, char separator) {
     if (name.size() > 2 && name.front() == '"' && name.back() == '"') {
       name = name.substr(1, name.size() - 2);
     }
+    // A list of counts has a number in the place of a name.
+    if (!name.empty() && name.find_first_not_of("0123456789.") == std::string::npos) return {};
     // The first name of a table with an index may be empty.
     const bool index = name.empty() && columns.empty();
     if (!index && (!is_plain(name) || name.front() == ' ' || name.back() == ' ')) return {};

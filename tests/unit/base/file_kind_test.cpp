@@ -186,6 +186,7 @@ TEST_CASE(
       {"id\tContent\n1\tthe cat\n",
        "a table (TSV) with the columns id, Content, not plain text in UTF-8; give it through a "
        "pipe: tail -n +2 FILE | cut -f 2 | PROGRAM ... -, or, "},
+      {"\ttext\n0\tthe cat\n", "pipe: tail -n +2 FILE | cut -f 2 | "},
       {"WARC/1.0\r\nWARC-Type: warcinfo\r\n", "a WARC file"},
       // These are text in other encodings, with a mark and without one.
       {"\xFF\xFE" + widened("The cat", 2, false), "text in UTF-16, "},
@@ -242,8 +243,8 @@ TEST_CASE("check_kind: every reader takes its own kind and refuses others") {
        {"The cat sat on the mat, and slept there.\n", stream, pointer, vocabulary, weights}},
       {Content::kTokenStream, {stream}, {pointer, vocabulary, weights, ids}},
       {Content::kVocabulary,
-       {vocabulary, names, "the\ncat\n", "{\"version\": \"1.0\", \"truncation\": null}",
-        "{\"0\": \"<unk>\", \"1\": \"the\"}"},
+       {vocabulary, names, "the\ncat\n", "text\t500\nthe\t400\n",
+        "{\"version\": \"1.0\", \"truncation\": null}", "{\"0\": \"<unk>\", \"1\": \"the\"}"},
        {stream, pointer, weights, "{\"text\": \"the cat\"}", "{\"a\": 5}\n{\"a\": 6}",
         "[{\"token\": \"the\"}]"}},
       {Content::kJson, {vocabulary, names}, {stream, pointer, weights}},
