@@ -81,7 +81,8 @@ std::string failure_text(const std::exception& error) {
                       text.find("out of memory") != std::string::npos;
   if (!memory) return text.substr(0, text.find('\n'));
   const std::string size = allocation_in(text);
-  return fmt::format("out of memory{}; {}",
+  const bool of_gpu = text.find("CUDA") != std::string::npos;
+  return fmt::format("out of{} memory{}; {}", of_gpu ? " GPU" : "",
                      size.empty() ? "" : fmt::format(": an allocation of {} failed", size),
                      kMemoryRemedy);
 }

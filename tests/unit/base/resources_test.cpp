@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -338,11 +339,12 @@ TEST_CASE("available_bytes: has at most what ulimit -v and -d leave") {
                           : line.rfind("VmSize:", 0) == 0;
               if (counts) used += std::stoll(line.substr(line.find(':') + 1)) * 1024;
             }
+            const std::int64_t before = std::min(available_bytes(), +kLeft);
             struct rlimit limit {};
             limit.rlim_cur = limit.rlim_max = static_cast<rlim_t>(used + kLeft);
             if (::setrlimit(of_data ? RLIMIT_DATA : RLIMIT_AS, &limit) != 0) return 1;
             const std::int64_t available = available_bytes();
-            return available > kLeft / 2 && available <= kLeft + (1 << 20) ? 0 : 2;
+            return available > before / 2 && available <= kLeft + (1 << 20) ? 0 : 2;
           }).exit_code == 0);
   }
 }

@@ -80,7 +80,8 @@ TEST_CASE("run_tool: errors become one line and an exit code") {
       {run_throwing(std::runtime_error("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has "
                                        "a total capacity of 39.59 GiB of which 1.19 MiB is free.")),
        1,
-       "qlone: error: out of memory: an allocation of 20.00 MiB failed; use smaller sizes, fewer "
+       "qlone: error: out of GPU memory: an allocation of 20.00 MiB failed; use smaller sizes, "
+       "fewer "
        "threads or a machine with more memory\n"},
       {run_throwing(std::runtime_error("can't allocate memory\nframe #0: f")), 1,
        "qlone: error: out of memory; use smaller sizes, fewer threads or a machine with more "
