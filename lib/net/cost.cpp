@@ -39,7 +39,7 @@ constexpr double kGoodEnough = 1.1;
 // A step reads all weights and writes all gradients once, for any cutoffs. For 1,024 tokens this
 // takes as long as this number of columns for each id (0.27 with d_model 1,024). Measured with
 // divisions as in softmax_bench: with d_model 256, 40,000 ids that follow Zipf's law and one
-// thread, one column of one token takes 24 to 30 ns for 15 divisions into one to four clusters. A
+// thread, one column of one token takes 24 to 30 ns for 16 divisions into one to four clusters. A
 // term for the rows of a tail or for the number of clusters does not make this range smaller.
 // Without cutoffs a step takes 1138 ms, with 1,000 538 ms, with 1,000 and 8,000 296 ms, and with
 // 1,000, 5,000 and 20,000 248 ms.
