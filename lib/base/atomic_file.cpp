@@ -279,30 +279,34 @@ static void sync_tree(const fs::path& folder, const std::string& where) {
   sync_path(folder, where);
 }
 
+// Returns the name of a complete copy of a folder that cannot be renamed, for as long as the folder
+// itself may be incomplete.
+static fs::path kept_copy(const fs::path& path) {
+  return folder_of(path) / fmt::format(".{}.copy", shortened_name(path));
+}
+
 // Copies a folder to `old` and then removes it.
 static void copy_away(const fs::path& path, const fs::path& old) {
+  // While `path` is removed, the copy has a name that no later command removes.
+  const fs::path kept = kept_copy(path);
   std::error_code error, ignored;
   try {
     fs::copy(path, old, fs::copy_options::recursive | fs::copy_options::copy_symlinks, error);
+    if (!error) {
+      sync_tree(old, path.string());
+      fs::rename(old, kept, error);
+    }
     if (error) throw SystemError(path.string(), "copy the old folder", error.value());
-    sync_tree(old, path.string());
-    sync_path(folder_of(old), path.string());
+    sync_path(folder_of(kept), path.string());
   } catch (...) {
     fs::remove_all(old, ignored);
+    fs::remove_all(kept, ignored);
     throw;
   }
-  if ((error = remove_tree(path))) {
-    // The next run would remove the copy, because `path` exists. So `path` gets its files back.
-    std::error_code missing;
-    fs::copy(old, path,
-             fs::copy_options::recursive | fs::copy_options::copy_symlinks |
-                 fs::copy_options::skip_existing,
-             missing);
-    if (!missing) {
-      fs::remove_all(old, ignored);
-      throw SystemError(path.string(), "remove the old folder", error.value());
-    }
-    throw SystemError(path.string(), fmt::format("remove it, after copying it to {}", old.string()),
+  if (!(error = remove_tree(path))) fs::rename(kept, old, error);
+  if (error) {
+    throw SystemError(path.string(),
+                      fmt::format("remove it, after copying it to {}", kept.string()),
                       error.value());
   }
 }
@@ -349,6 +353,12 @@ static fs::path folder_to_write(const fs::path& named) {
   const fs::file_status status = fs::status(path, error);
   if (fs::exists(status) && !fs::is_directory(status)) {
     throw SystemError(path.string(), "write a folder here while a file has this name", ENOTDIR);
+  }
+  if (const fs::path copy = kept_copy(path); fs::exists(copy, error)) {
+    throw Error(
+        copy.string(),
+        fmt::format("a command that could not replace {} left this copy of it", path.string()),
+        fmt::format("rename it to {}, or remove it", path.string()));
   }
   return path;
 }

@@ -26,6 +26,9 @@ namespace {
 bool can_exchange = true;  // false: as on a file system that cannot exchange names
 fs::path lower_folder;     // cannot be renamed, as in a lower layer of OverlayFS
 
+bool removes_all = true;  // false: a file of the name kStubborn cannot be removed
+constexpr const char* kStubborn = "stubborn";
+
 bool is_lower(const char* path) {
   std::error_code ignored;
   return fs::equivalent(path, lower_folder, ignored);
@@ -57,6 +60,14 @@ extern "C" int renameat2(int from_folder, const char* from, int to_folder, const
   }
   errno = EINVAL;
   return -1;
+}
+
+extern "C" int unlinkat(int folder, const char* name, int flags) noexcept {
+  if (!ql::removes_all && ql::fs::path(name).filename() == ql::kStubborn) {
+    errno = EPERM;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_unlinkat, folder, name, flags));
 }
 
 extern "C" int rename(const char* from, const char* to) noexcept {
@@ -134,8 +145,9 @@ TEST_CASE("AtomicFolder: a read-only old folder is removed, too, or a warning na
   const ScratchFolder scratch;
   const auto ending = test::in_child([&] {
     // For root no folder is read-only.
-    if (::getuid() == 0 && (::chown(scratch.path().c_str(), 65534, 65534) != 0 ||
-                            ::setgid(65534) != 0 || ::setuid(65534) != 0)) {
+    if (::getuid() == 0 &&
+        (::chown(scratch.path().c_str(), 65534, 65534) != 0 || ::setgid(65534) != 0 ||
+         ::setuid(65534) != 0 || ::access(scratch.path().c_str(), W_OK) != 0)) {
       return 77;
     }
     std::string said;
@@ -160,6 +172,26 @@ TEST_CASE("AtomicFolder: a read-only old folder is removed, too, or a warning na
     return slurp(scratch / "run/new") == "new" && warned ? 0 : 2;
   });
   CHECK((ending.exit_code == 0 || ending.exit_code == 77));
+}
+
+TEST_CASE("AtomicFolder: the copy of a folder that can be neither renamed nor removed stays") {
+  const ScratchFolder scratch;
+  const fs::path run = scratch / "run", copy = scratch / ".run.copy";
+  fs::create_directory(run);
+  spill(run / "old", "old");
+  spill(run / kStubborn, "stubborn");
+  lower_folder = run;
+  removes_all = false;
+  CHECK_THROWS_WITH_AS(AtomicFolder(run).commit(),
+                       doctest::Contains("remove it, after copying it to "), SystemError);
+  removes_all = true;
+  lower_folder.clear();
+  CHECK_THROWS_WITH_AS(AtomicFolder{run}, doctest::Contains("rename it to"), Error);
+  CHECK(slurp(copy / "old") == "old");
+  CHECK(slurp(copy / kStubborn) == "stubborn");
+  CHECK(scratch.entries() == 2);
+  fs::remove_all(copy);
+  CHECK_NOTHROW(AtomicFolder{run});
 }
 
 TEST_CASE(
