@@ -388,13 +388,19 @@ void refuse_records(const Records& records, Content expected, const std::string&
                     const std::string& packed_by) {
   if (records.json && expected == Content::kJson) return;
   if (!records.surely_text && expected == Content::kVocabulary) return;
-  std::string advice = "write the text that is in it to a file, with jq for example";
+  const bool ids = expected == Content::kTextIds || expected == Content::kRawIds;
+  std::string advice = fmt::format("write the {} in it to a file, with jq for example",
+                                   ids ? "ids that are" : "text that is");
   const auto command = [&](const std::string& text) { return command_for(text, false, packed_by); };
   if (records.command.empty()) {
     // No field has text.
   } else if (expected == Content::kVocabulary) {
     advice = fmt::format("make a vocabulary of its text: {} | qltok vocab ... -",
                          command(records.command));
+  } else if (ids) {
+    advice += fmt::format(
+        ", or pack its text without --input: {} | qltok encode --vocab VOCAB | qlbin pack ... -",
+        command(records.command));
   } else if (expected == Content::kTokenStream) {
     advice = advice_to_run(records.command + " | qltok encode --vocab VOCAB", false, expected,
                            packed_by);

@@ -66,6 +66,7 @@ std::string list_of_names(const std::vector<Field>& fields, bool complete) {
   constexpr std::size_t kMost = 12;
   std::vector<std::string> names;
   for (const Field& field : fields) {
+    if (field.name.empty()) continue;  // the index of a table
     if (names.size() < kMost) names.push_back(printable(field.name));
   }
   if (!complete || fields.size() > kMost) names.emplace_back("...");
@@ -233,7 +234,8 @@ std::optional<Records> find_table(std::string_view head) {
   const auto command = [&](std::string_view mark) {
     return fmt::format(
         "python3 -c 'import csv, fileinput; csv.field_size_limit(1 << 30); [print({}row[\"{}\"]) "
-        "for row in csv.DictReader(fileinput.input(), restval=\"\")]' FILE",
+        "for row in csv.DictReader((line.lstrip(\"\\ufeff\") for line in fileinput.input()), "
+        "restval=\"\")]' FILE",
         mark, text.name);
   };
   records.command = command("");
