@@ -77,8 +77,9 @@ MultiReader::MultiReader(const std::vector<std::string>& folders) {
     const TokenReader& reader = readers_.back();
     require_same_vocabulary({reader.name(), reader.vocabulary()},
                             {readers_.front().name(), readers_.front().vocabulary()},
-                            "only data that record the same vocabulary can be joined; `qlbin pack "
-                            "--input ids --vocab FILE` records it for ids",
+                            "only data that record the same vocabulary can be joined: encode text "
+                            "with one vocabulary, and pack ids with `qlbin pack --input ids "
+                            "--vocab FILE`, which records it",
                             Facts::kMustBeRecorded);
     if (reader.tokens() > kMostTokens - tokens_) {
       throw Error(reader.name(),
