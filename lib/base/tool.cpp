@@ -231,14 +231,13 @@ static void finish_standard_output() {
   throw Error("standard output", "not everything could be written", "is the disk full?");
 }
 
-static std::atomic<bool> error_is_reported{false};
+static std::atomic<int> reported_code{0};  // 0: no error has been reported
 
 static int fail(const std::string& tool, const std::string& text,
                 ExitCode code = ExitCode::kFailed) {
   const std::string words = printable_lines(fmt::format("{}: error: {}", tool, text));
   print_above_progress(words);
-  error_is_reported = true;
-  return static_cast<int>(code);
+  return reported_code = static_cast<int>(code);
 }
 
 // Reports an error without allocating memory, and without the lock of the progress line.
@@ -261,8 +260,8 @@ static int fail_without_memory() { return fail_plainly("out of memory; ", kMemor
   while (entered.test_and_set()) ::pause();
   const std::exception_ptr exception = std::current_exception();
   if (!exception) std::abort();
+  if (reported_code != 0) ::_exit(reported_code);
   int code = static_cast<int>(ExitCode::kFailed);
-  if (error_is_reported) ::_exit(code);
   try {
     std::rethrow_exception(exception);
   } catch (const std::bad_alloc&) {
