@@ -155,8 +155,7 @@ constexpr const char* kListRemedy =
 // The tokens of a WordLevel model are words, so text can be encoded with them.
 constexpr const char* kWordsRemedy =
     "if the tokens are the words between the blanks of a text, import them as words: jq "
-    ".model.vocab "
-    "FILE | qltok vocab --import - --type word";
+    ".model.vocab FILE | qltok vocab --import - --type word";
 
 // Applies the decoders of a tokenizer.json to single tokens: finds the text of each token, and the
 // spaces that are removed where a document begins. The Hugging Face library passes a list of

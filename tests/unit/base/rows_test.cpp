@@ -30,4 +30,30 @@ TEST_CASE("TableText: real numbers have eight digits, counts and their halves al
   CHECK(tsv(Json{{"huge", 1.23456789012e20}}) == "huge\n1.2345679e+20\n");
 }
 
+TEST_CASE("TableText: a column is as wide as its widest expected cell") {
+  const std::vector<Json> rows = {Json{{"name", "a"}, {"n", 1}, {"rest", 5}},
+                                  Json{{"name", "abcdef"}, {"n", 1000}, {"rest", 5}}};
+  const auto table = [&rows](std::size_t terminal, bool expected) {
+    TableText text("", terminal);
+    for (const Json& row : rows) {
+      if (expected) text.expect(row);
+    }
+    const std::string first = text.lines(rows[0]);
+    return first + text.lines(rows[1]);
+  };
+  CHECK(table(80, true) ==
+        "name       n  rest\n"
+        "a          1     5\n"
+        "abcdef  1000     5\n");
+  // A column is left out if any expected row would exceed the terminal with it.
+  CHECK(table(17, true) ==
+        "name       n\n"
+        "a          1\n"
+        "abcdef  1000\n");
+  CHECK(table(17, false) ==
+        "name  n  rest\n"
+        "a     1     5\n"
+        "abcdef  1000     5\n");
+}
+
 }  // namespace ql
