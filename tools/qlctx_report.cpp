@@ -76,6 +76,7 @@ std::string render_json(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     Json json = row_to_json(row);
     json["geometry"] = geometry_to_json(row);
+    if (!row.cone.is_null()) json["cone"] = row.cone;
     list.push_back(std::move(json));
   }
   return dump_json(list);
@@ -180,6 +181,9 @@ std::vector<Row> make_rows(const Request& request, const std::string& method,
                                                          : net::exact_context(network, lengths);
     rows.push_back({network, request.has_sizes, std::move(geometry), context, method,
                     net::cost(network, lengths)});
+    if (options.given("position")) {
+      rows.back().cone = cone_to_json(rows.back(), options.integer("position"));
+    }
     for (std::size_t i = 0; i < network.scales.size(); ++i) {
       const net::Stage& stage = rows.back().geometry.last_input(i);
       log_debug("segment {}, memory {}: granularity {}: {} layers, segment {}, memory {}, shift {}",

@@ -1,5 +1,5 @@
-// Reads a command line of qlctx, and makes what qlctx prints: a drawing, or a table. The table has
-// a row for every combination of lengths or, from qlctx plan, for every plan.
+// Reads a command line of qlctx, and makes the table that qlctx prints. The table has a row for
+// every combination of lengths or, from qlctx plan, for every plan.
 #pragma once
 
 #include <string>
@@ -61,12 +61,13 @@ struct Row {
   std::string method;
   net::Cost cost;
   Json more = Json::object();  // further columns, which depend on the method or the command
+  Json cone{};                 // cone_to_json() of --position; null without this option
 };
 
 // `method` is "paper", "exact" or "measured". Throws ConfigError for the first combination that
 // cannot be built. Throws UsageError for "measured" if the sizes of the network are unknown, and
-// for "paper" if its formula does not hold. Checks the columns of `options` before it measures.
-// Also throws the errors of measure().
+// for "paper" if its formula does not hold. Checks the columns and the position of `options` before
+// it measures. Also throws the errors of measure().
 std::vector<Row> make_rows(const Request& request, const std::string& method,
                            const Options& options);
 
@@ -75,16 +76,12 @@ std::vector<std::string> column_names(bool of_plan);
 
 // Returns the rows in the format that --format names. "tsv" is a header line and one tab-separated
 // line per row, with "-" for unknown and inapplicable values. "json" is a list with one object per
-// row; the keys of an object are all columns of the TSV, and "geometry".
+// row; the keys of an object are all columns of the TSV, "geometry" and, with --position, "cone".
 std::string render(const std::vector<Row>& rows, const Options& options);
 
-// Returns a standalone SVG 1.1 file that shows the states in the segment and in memories, and the
-// cone: the states that one output state depends on. Tokens run from left to right, every row is a
-// stage (net/geometry.h), and a state is as wide as the tokens that it stands for. `position` is 0
-// to n_s - 1, the position of the output state. Every state of a segment or memory is one SVG
-// element, of class "segment", "memory" or "compressed" (compressed memory); states of the cone
-// also have the class "in". Throws Error for a network that is too large for a drawing.
-std::string draw_svg(const Row& row, std::int64_t position);
+// Returns the states on which the output state at `position` (1 to n_s) depends, at every stage
+// (net/geometry.h); qlctx(1) lists the keys. Throws UsageError for a position outside the segment.
+Json cone_to_json(const Row& row, std::int64_t position);
 
 // Finds plans, networks with lengths that reach a given context, the cheapest first. Returns them
 // in the format that --format names. Throws errors as make_request() does, and Error when no

@@ -228,9 +228,7 @@ Request make_request(const Options& options) {
   Request request = model    ? request_from_file(options, "model")
                     : preset ? request_from_file(options, "preset")
                              : request_from_arch(options);
-  // A drawing shows neither.
-  const bool counts = request.has_sizes && options.text("format") != "svg";
-  if (counts) note_vocabulary(request.network);
+  if (request.has_sizes) note_vocabulary(request.network);
   const net::Lengths& own = request.network.lengths;
   for (const std::int64_t segment : lengths_of(options, "segment", own.segment)) {
     for (const std::int64_t memory : lengths_of(options, "memory", own.memory)) {

@@ -24,13 +24,13 @@ static Command unnamed_command() {
                "the running network; the lengths of all three methods are printed.",
                {"paper", "exact", "measured"}),
            make_choice("format", "NAME",
-                       "tsv: tab-separated columns under a header. json: a list of objects. svg: a "
-                       "drawing of one network and of the states that one output state depends on.",
-                       {"tsv", "json", "svg"}),
+                       "tsv: tab-separated columns under a header. json: a list of objects.",
+                       {"tsv", "json"}),
            columns_option([] { return ctx::column_names(/*of_plan=*/false); }),
            make_integer("position",
-                        "Position in the segment of the output state whose dependencies are drawn; "
-                        "1 is the first. Default: the last.",
+                        "Add to each object of --format json the states that one output state "
+                        "depends on: the state at this position in the segment; 1 is the first. "
+                        "The script plot draws them.",
                         "", 1)}),
       {{"qlctx --arch ql --scales 3,3 --output-layers 2 --segment 4 --memory 12,28",
         "two rows: the paper's Transformer-QL with a window of 16 and of 32"},
@@ -41,9 +41,9 @@ static Command unnamed_command() {
        {"qlctx -m runs/ql/best --method measured --columns "
         "exact_min,exact_max,measured_min,measured_max",
         "do the trained weights look back as far as the geometry lets them?"},
-       {"qlctx --arch ql --scales 1,1,1 --output-layers 1 --segment 4 --memory 4 --format svg "
-        ">5.svg",
-        "the paper's figure 5"}}};
+       {"qlctx --arch ql --scales 1,1,1 --output-layers 1 --segment 4 --memory 4 --format json "
+        "--position 4 >5.json",
+        "the states of the paper's figure 5, for the script plot to draw"}}};
 }
 
 static Command plan_command() {

@@ -105,6 +105,7 @@ Cone cone_of(const Geometry& geometry, std::int64_t position) {
   // A stage depends on earlier stages only, so one pass from last to first is enough.
   for (std::size_t stage = cone.size(); stage-- > 1;) {
     for (std::size_t step = 0; step < cone[stage].size(); ++step) {
+      check_for_stop();
       for (std::size_t index = 0; index < cone[stage][step].size(); ++index) {
         if (!cone[stage][step][index]) continue;
         visit_inputs(geometry, stage, static_cast<std::int64_t>(index), false,

@@ -24,7 +24,7 @@ namespace ql::net {
 std::vector<std::int64_t> oldest_dependencies(const Geometry& geometry);
 
 // The cone of an output state is the set of all states, and all tokens, on which the output state
-// depends. qlctx draws the cone.
+// depends. qlctx prints the cone.
 
 // cone[stage][k][i] is for state i of Geometry::stages[stage], computed k steps before the output
 // state. It is true when the output state depends on that state. If a state was computed again in
