@@ -16,7 +16,7 @@ my ($most_tokens, $most_rows) = (1024, 64);
 fail('expected one cone, found ', scalar @files, ' files') if @files != 1;
 open my $input, '<:raw', $files[0] or fail("$files[0]: cannot open: $!");
 my $list = eval { local $/; JSON::PP->new->decode(<$input>) } or fail("$files[0]: is not JSON");
-my @drawn = grep { ref $_ eq 'HASH' && ref $_->{cone} eq 'HASH' } @$list;
+my @drawn = grep { ref $_ eq 'HASH' && ref $_->{cone} eq 'HASH' && ref $_->{cone}{stages} eq 'ARRAY' } @$list;
 fail("$files[0]: has ", scalar @drawn, ' cones, expected one; give single lengths to qlctx --format json --position N')
     if @drawn != 1;
 my ($network, $cone) = ($drawn[0], $drawn[0]{cone});
