@@ -3,7 +3,7 @@
 
 #include "base/provenance.h"
 
-#include "base/tool.h"
+#include <algorithm>
 
 namespace ql {
 
@@ -47,6 +47,8 @@ std::string bounded(const std::string& typed) {
 bool is_name(const std::string& word) { return word.empty() || word[0] != '-' || word == "-"; }
 
 }  // namespace
+
+const char* version() { return QL_VERSION; }
 
 Json provenance(const Json& configuration) {
   Json values = configuration;

@@ -9,6 +9,9 @@
 
 namespace ql {
 
+// Returns the project's version, from CMake.
+const char* version();
+
 // Returns {"tool": "qlbin", "version": "0.1.0", "command": "qlbin pack -o ...", "configuration":
 // {...}}. It has no time and no host name, so the same command on the same input gives the same
 // bytes. Tool and command are "" in a program that does not use run_tool.

@@ -165,32 +165,30 @@ Json configuration_of(const Options& options, const std::vector<std::string>& na
   return json;
 }
 
-// Answers --help and the other options that need no command. Returns true when it has printed an
-// answer.
+// Prints the help of the tool, or of a command that is not null, or the version, if that is asked.
+// Returns true when it has printed an answer, as the next function does.
+static bool answer(const ToolTable& table, const Command* command, bool help, bool asks_version) {
+  if (help) {
+    print(render_help(table, command));
+  } else if (asks_version) {
+    print(fmt::format("{} (transformer-ql) {}\n", table.name, version()));
+  }
+  return help || asks_version;
+}
+
+// Answers --help and the other options that need no command.
 static bool answer(const ToolTable& table, const std::vector<std::string>& arguments) {
   if (arguments.empty()) return false;
   const std::string& first = arguments.front();
-  if (arguments.size() == 1 && first == "--man-options") {
+  const bool alone = arguments.size() == 1;
+  if (alone && first == "--man-options") {
     print(render_man_options(table));
-  } else if (arguments.size() == 1 && first == "--bash-completion") {
+  } else if (alone && first == "--bash-completion") {
     print(render_bash_completion(table));
-  } else if (internal::has_named_commands(table) && (first == "--help" || first == "-h")) {
-    print(render_help(table, nullptr));
-  } else if (internal::has_named_commands(table) && (first == "--version" || first == "-V")) {
-    print(fmt::format("{} (transformer-ql) {}\n", table.name, version()));
   } else {
-    return false;
-  }
-  return true;
-}
-
-static bool answer(const ToolTable& table, const Options& options) {
-  if (options.flag("help")) {
-    print(render_help(table, &options.command()));
-  } else if (options.flag("version")) {
-    print(fmt::format("{} (transformer-ql) {}\n", table.name, version()));
-  } else {
-    return false;
+    return internal::has_named_commands(table) &&
+           answer(table, nullptr, first == "--help" || first == "-h",
+                  first == "--version" || first == "-V");
   }
   return true;
 }
@@ -302,8 +300,6 @@ static int reported(const std::string& tool, const std::function<void()>& work) 
   }
 }
 
-const char* version() { return QL_VERSION; }
-
 void print(const std::string& text) {
   OutputStream out("-", false);
   out.write(text);
@@ -338,7 +334,7 @@ int run_tool(const std::function<ToolTable()>& make_table, int argc, char** argv
       set_provenance(table.name, arguments);
       if (answer(table, arguments)) return;
       const Options options = parse_options(table, arguments);
-      if (answer(table, options)) return;
+      if (answer(table, &options.command(), options.flag("help"), options.flag("version"))) return;
       if (options.flag("quiet")) set_log_level(LogLevel::kQuiet);
       if (options.flag("verbose")) set_log_level(LogLevel::kDebug);
       body(options);

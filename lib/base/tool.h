@@ -58,9 +58,6 @@ std::vector<Option> machine_options(const std::string& sharing, const Option& pr
 Json configuration_of(const Options& options);
 Json configuration_of(const Options& options, const std::vector<std::string>& names);
 
-// Returns the project's version, from CMake.
-const char* version();
-
 // Parses the command line, answers --help, --version and the hidden --man-options and
 // --bash-completion on stdout, and otherwise calls `body`. Returns the exit code. An exception ends
 // here as a message "TOOL: error: ..." on stderr, and gives the exit code:

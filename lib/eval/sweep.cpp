@@ -4,8 +4,8 @@
 #include "eval/sweep.h"
 
 #include "base/log.h"
+#include "base/provenance.h"
 #include "base/rows.h"
-#include "base/tool.h"
 #include "eval/losses.h"
 #include "eval/report.h"
 #include "eval/unigram.h"
