@@ -12,7 +12,6 @@
 #include "shard/token_stream.h"
 #include "text/decoder.h"
 #include "text/vocabulary.h"
-#include "text/words.h"
 
 namespace ql::text {
 

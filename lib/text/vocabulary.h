@@ -14,7 +14,7 @@
 #include "base/strings.h"
 #include "shard/manifest.h"
 #include "text/sentencepiece.h"
-#include "text/words.h"
+#include "text/token_table.h"
 
 namespace ql::text {
 

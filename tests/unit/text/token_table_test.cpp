@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/words.h"
+#include "text/token_table.h"
 #include "unit/text_support.h"
 
 namespace ql::text {
