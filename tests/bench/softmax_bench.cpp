@@ -6,6 +6,7 @@
 
 // benchmark is included first: its CHECK must not collide with glog's.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <errno.h>
 #include <stdlib.h>
 
