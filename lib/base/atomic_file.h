@@ -88,9 +88,10 @@ class AtomicFolder {
   // Replaces an existing folder of the final name in one step (two where the file system cannot
   // exchange names) and then removes the old folder, or warns if it cannot. A folder of a lower
   // layer of OverlayFS, which cannot be renamed, is copied first; if it then cannot be removed, the
-  // copy stays as .NAME.copy, and the constructor refuses this name until the user decides. Without `replace`, commit()
-  // replaces only an empty folder. It throws Error for any other file or folder of this name, even
-  // if that was created a moment ago. After any error the old folder or its copy still exists.
+  // copy stays as .NAME.copy, and the constructor refuses this name until the user decides. Without
+  // `replace`, commit() replaces only an empty folder. It throws Error for any other file or folder
+  // of this name, even if that was created a moment ago. After any error the old folder or its copy
+  // still exists.
   void commit(bool replace = true);
 
  private:
