@@ -289,6 +289,7 @@ static fs::path kept_copy(const fs::path& path) {
 static void copy_away(const fs::path& path, const fs::path& old) {
   // While `path` is removed, the copy has a name that no later command removes.
   const fs::path kept = kept_copy(path);
+  fs::path made = old;
   std::error_code error, ignored;
   try {
     fs::copy(path, old, fs::copy_options::recursive | fs::copy_options::copy_symlinks, error);
@@ -297,10 +298,10 @@ static void copy_away(const fs::path& path, const fs::path& old) {
       fs::rename(old, kept, error);
     }
     if (error) throw SystemError(path.string(), "copy the old folder", error.value());
+    made = kept;  // a folder that had this name before is another command's
     sync_path(folder_of(kept), path.string());
   } catch (...) {
-    fs::remove_all(old, ignored);
-    fs::remove_all(kept, ignored);
+    fs::remove_all(made, ignored);
     throw;
   }
   if (!(error = remove_tree(path))) fs::rename(kept, old, error);

@@ -26,8 +26,8 @@ namespace {
 bool can_exchange = true;  // false: as on a file system that cannot exchange names
 fs::path lower_folder;     // cannot be renamed, as in a lower layer of OverlayFS
 
-bool removes_all = true;  // false: a file of the name kStubborn cannot be removed
-constexpr const char* kStubborn = "stubborn";
+bool removes_all = true;  // false: a file of the name kUnremovable cannot be removed
+constexpr const char* kUnremovable = "unremovable";
 
 bool is_lower(const char* path) {
   std::error_code ignored;
@@ -63,7 +63,7 @@ extern "C" int renameat2(int from_folder, const char* from, int to_folder, const
 }
 
 extern "C" int unlinkat(int folder, const char* name, int flags) noexcept {
-  if (!ql::removes_all && ql::fs::path(name).filename() == ql::kStubborn) {
+  if (!ql::removes_all && ql::fs::path(name).filename() == ql::kUnremovable) {
     errno = EPERM;
     return -1;
   }
@@ -179,8 +179,20 @@ TEST_CASE("AtomicFolder: the copy of a folder that can be neither renamed nor re
   const fs::path run = scratch / "run", copy = scratch / ".run.copy";
   fs::create_directory(run);
   spill(run / "old", "old");
-  spill(run / kStubborn, "stubborn");
+  spill(run / kUnremovable, "unremovable");
   lower_folder = run;
+  {
+    // Another command has left its copy since this one began.
+    AtomicFolder folder(run);
+    fs::create_directory(copy);
+    spill(copy / "theirs", "theirs");
+    CHECK_THROWS_WITH_AS(folder.commit(), doctest::Contains("cannot copy the old folder"),
+                         SystemError);
+    CHECK(slurp(copy / "theirs") == "theirs");
+    fs::remove_all(copy);
+  }
+  CHECK(slurp(run / "old") == "old");
+  CHECK(scratch.entries() == 1);
   removes_all = false;
   CHECK_THROWS_WITH_AS(AtomicFolder(run).commit(),
                        doctest::Contains("remove it, after copying it to "), SystemError);
@@ -188,7 +200,7 @@ TEST_CASE("AtomicFolder: the copy of a folder that can be neither renamed nor re
   lower_folder.clear();
   CHECK_THROWS_WITH_AS(AtomicFolder{run}, doctest::Contains("rename it to"), Error);
   CHECK(slurp(copy / "old") == "old");
-  CHECK(slurp(copy / kStubborn) == "stubborn");
+  CHECK(slurp(copy / kUnremovable) == "unremovable");
   CHECK(scratch.entries() == 2);
   fs::remove_all(copy);
   CHECK_NOTHROW(AtomicFolder{run});
