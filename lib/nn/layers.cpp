@@ -9,6 +9,7 @@
 #include "machine/device.h"
 #include "machine/threads.h"
 #include "net/cost.h"
+#include "nn/dropout.h"
 #include "nn/encoding.h"
 #include "nn/measure.h"
 

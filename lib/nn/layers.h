@@ -12,8 +12,8 @@
 #include "kernels/projection.h"
 #include "net/geometry.h"
 #include "net/network.h"
-#include "nn/dropout.h"
 #include "nn/parameters.h"
+#include "nn/step_options.h"
 
 namespace ql::nn {
 

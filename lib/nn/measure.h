@@ -9,8 +9,8 @@
 #include "net/context.h"
 #include "net/geometry.h"
 #include "net/network.h"
-#include "nn/dropout.h"
 #include "nn/model.h"
+#include "nn/step_options.h"
 
 namespace ql::nn {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "net/geometry.h"
-#include "nn/dropout.h"
 #include "nn/parameters.h"
+#include "nn/step_options.h"
 
 namespace ql::nn {
 

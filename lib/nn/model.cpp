@@ -10,6 +10,7 @@
 #include "kernels/product.h"
 #include "kernels/projection.h"
 #include "net/cost.h"
+#include "nn/dropout.h"
 #include "nn/encoding.h"
 #include "nn/step.h"
 

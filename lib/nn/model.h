@@ -12,9 +12,9 @@
 #include "net/geometry.h"
 #include "net/network.h"
 #include "nn/decode.h"
-#include "nn/dropout.h"
 #include "nn/memory.h"
 #include "nn/parameters.h"
+#include "nn/step_options.h"
 
 namespace ql::nn {
 

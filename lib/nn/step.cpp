@@ -7,6 +7,7 @@
 
 #include "machine/threads.h"
 #include "nn/compression.h"
+#include "nn/dropout.h"
 #include "nn/encoding.h"
 
 namespace ql::nn {

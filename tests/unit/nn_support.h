@@ -14,6 +14,7 @@
 #include "float32_error.h"
 #include "net/geometry.h"
 #include "net/network.h"
+#include "nn/dropout.h"
 #include "nn/model.h"
 
 namespace ql::test {

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "machine/device.h"
+#include "nn/dropout.h"
 #include "train/device_step.h"
 #include "unit/scratch.h"
 #include "unit/test_device.h"
