@@ -108,13 +108,33 @@ Memory DecodeState::memory() const {
   return memory;
 }
 
-DecodeStep::DecodeStep(const Model& model, const LengthTables& tables, const StepOptions& options,
-                       DecodeState& growing, std::int64_t tokens)
-    : Step(model, tables, options, unused_), growing_(growing), tokens_(tokens) {}
+// The rows are streams that get some tokens of the current segment.
+class DecodeStep final : public StepKind {
+ public:
+  // The step adds the states of `tokens` tokens to `growing`.
+  DecodeStep(const StepContext& step, DecodeState& growing, std::int64_t tokens)
+      : StepKind(step), growing_(growing), tokens_(tokens) {}
 
-DecodeStage& DecodeStep::growing_of(const net::Stage& stage) {
-  return growing_.stages_[static_cast<std::size_t>(&stage - geometry_.stages.data())];
-}
+  at::Tensor layer(const LayerContext& context, const net::Stage& input, const at::Tensor& states,
+                   const at::Tensor& finer) override;
+  at::Tensor window_of(const net::Stage& output, const at::Tensor& states) override;
+  at::Tensor new_groups(const net::Stage& stage, const at::Tensor& window) override;
+  at::Tensor states_of_tokens(const net::Stage& output, const at::Tensor& states,
+                              const at::Tensor& window) override;
+
+ private:
+  DecodeStage& growing_of(const net::Stage& stage) {
+    return growing_.stages_[step_.place_of(stage)];
+  }
+  // Returns the layer's position_scores for the `keys` that the window has so far.
+  at::Tensor positions_so_far(const LayerContext& context, const net::Stage& input,
+                              std::int64_t keys);
+  // Turns the segment of the layer's input into memory.
+  void end_segment(const LayerContext& context, const net::Stage& input);
+
+  DecodeState& growing_;
+  std::int64_t tokens_;
+};
 
 at::Tensor DecodeStep::layer(const LayerContext& context, const net::Stage& input,
                              const at::Tensor& states, const at::Tensor& finer) {
@@ -144,8 +164,8 @@ at::Tensor DecodeStep::layer(const LayerContext& context, const net::Stage& inpu
   so_far.hidden = at::Tensor();
   so_far.position_scores = positions_so_far(context, input, keys);
   at::Tensor usage;
-  if (geometry_.keeps_most_used()) so_far.usage = &usage;
-  at::Tensor output = run_layer(so_far, states, normalized, parts, positions(input));
+  if (step_.geometry().keeps_most_used()) so_far.usage = &usage;
+  at::Tensor output = run_layer(so_far, states, normalized, parts, step_.positions(input));
   if (usage.defined()) {
     if (!growing.usage.defined()) {
       growing.usage = at::zeros({usage.size(0), input.window()}, usage.options());
@@ -160,7 +180,7 @@ at::Tensor DecodeStep::positions_so_far(const LayerContext& context, const net::
                                         std::int64_t keys) {
   at::Tensor& all = growing_of(input).positions;
   if (!all.defined()) {
-    all = position_scores(context.network, context.parameters.attention, positions(input));
+    all = position_scores(context.network, context.parameters.attention, step_.positions(input));
   }
   if (!all.defined()) return all;
   // Softmax attention uses the distance between key and query. Linear attention uses the distances
@@ -204,7 +224,7 @@ at::Tensor DecodeStep::window_of(const net::Stage& output, const at::Tensor& sta
 
 at::Tensor DecodeStep::new_groups(const net::Stage& stage, const at::Tensor& window) {
   const net::Stage& finer = *(&stage - 1);
-  const std::int64_t rate = geometry_.rate, whole = finer.window();
+  const std::int64_t rate = step_.geometry().rate, whole = finer.window();
   // Each group of `rate` states in the finer window is pooled into one state. The last group ends
   // at the end of the complete window. `missing` groups do not have all of their states yet.
   const std::int64_t missing = (whole - window.size(1) + rate - 1) / rate;
@@ -230,7 +250,13 @@ at::Tensor DecodeStep::states_of_tokens(const net::Stage& output, const at::Tens
     places.push_back(older - 1 + (growing_.tokens_ + i + 1) / output.stride);
   }
   const at::Tensor index = at::tensor(places, at::TensorOptions(at::kLong)).to(window.device());
-  return narrow(all.index_select(1, index), output.scale);
+  return step_.narrow(all.index_select(1, index), output.scale);
+}
+
+at::Tensor decode_tokens(const StepContext& step, const at::Tensor& embedded,
+                         DecodeState& growing) {
+  DecodeStep kind(step, growing, embedded.size(1));
+  return run_step(step, kind, embedded);
 }
 
 }  // namespace ql::nn

@@ -13,6 +13,8 @@
 
 namespace ql::nn {
 
+class StepContext;
+
 // Streams are decoded token by token. The classes of this file keep the states, keys and values of
 // earlier tokens, so nothing is computed a second time inside a segment.
 
@@ -85,5 +87,12 @@ class DecodeState {
   std::int64_t tokens_ = 0;  // of the segment so far
   std::int64_t age_ = 0;     // tokens of the document so far
 };
+
+// Runs a step (nn/step.h) for the next tokens of every stream in `growing`, and adds their states
+// to `growing`. `embedded` [batch, tokens, d_model] are their embeddings; they must not exceed the
+// segment. Returns the last stage's states, of the same shape. A stage (net/geometry.h) computes
+// the states that the tokens complete, possibly none. At the beginning of a segment, the stages of
+// coarser scales may also compute older states again. There is no gradient and no dropout.
+at::Tensor decode_tokens(const StepContext& step, const at::Tensor& embedded, DecodeState& growing);
 
 }  // namespace ql::nn

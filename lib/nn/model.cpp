@@ -10,6 +10,7 @@
 #include "kernels/product.h"
 #include "kernels/projection.h"
 #include "net/cost.h"
+#include "nn/decode.h"
 #include "nn/dropout.h"
 #include "nn/encoding.h"
 #include "nn/step.h"
@@ -226,11 +227,13 @@ at::Tensor ModelAtLengths::forward_embedded(const at::Tensor& embedded, Memory& 
   }
   Memory next = memory;
   forget_other_documents(next, geometry(), step);
-  Step run(model_, tables_, step, next);
+  const StepContext context(model_, tables_, step);
+  StreamStep streams(context, next);
   at::Tensor states =
-      run.run(dropout(embedded, model_.network().dropout, step, {DropoutSite::kEmbedding}));
+      run_step(context, streams,
+               dropout(embedded, model_.network().dropout, step, {DropoutSite::kEmbedding}));
   memory = std::move(next);
-  if (reconstruction != nullptr) *reconstruction = run.reconstruction();
+  if (reconstruction != nullptr) *reconstruction = streams.reconstruction();
   return states;
 }
 
@@ -248,7 +251,9 @@ at::Tensor ModelAtLengths::forward_stream(const at::Tensor& tokens, Memory& memo
   evaluation.attention_map = map;
   evaluation.shown = shown;
   Memory next = memory;
-  at::Tensor states = LayerwiseStep(model_, tables_, evaluation, next).run(embedded);
+  const StepContext context(model_, tables_, evaluation);
+  LayerwiseStep segments(context, next);
+  at::Tensor states = run_step(context, segments, embedded);
   memory = std::move(next);
   return states;
 }
@@ -256,13 +261,15 @@ at::Tensor ModelAtLengths::forward_stream(const at::Tensor& tokens, Memory& memo
 at::Tensor ModelAtLengths::forward_next(const at::Tensor& tokens, DecodeState& growing) const {
   const at::NoGradGuard no_gradient;
   const kernels::BatchInvariant apart;
+  const StepOptions options;
+  const StepContext context(model_, tables_, options);
   std::vector<at::Tensor> parts;
   for (std::int64_t first = 0; first < tokens.size(1);) {
     if (growing.tokens_ == 0) forget_before(growing);
     const std::int64_t count =
         std::min(tokens.size(1) - first, geometry().lengths.segment - growing.tokens_);
     const at::Tensor embedded = model_.embed(tokens.narrow(1, first, count), growing.tokens_);
-    parts.push_back(DecodeStep(model_, tables_, StepOptions(), growing, count).run(embedded));
+    parts.push_back(decode_tokens(context, embedded, growing));
     growing.tokens_ = (growing.tokens_ + count) % geometry().lengths.segment;
     growing.age_ += count;
     first += count;

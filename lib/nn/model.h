@@ -11,12 +11,13 @@
 #include "machine/device.h"
 #include "net/geometry.h"
 #include "net/network.h"
-#include "nn/decode.h"
 #include "nn/memory.h"
 #include "nn/parameters.h"
 #include "nn/step_options.h"
 
 namespace ql::nn {
+
+class DecodeState;
 
 // A Model has the parameters of a network, its embedding and its softmax. ModelAtLengths runs the
 // embedding and all layers before the softmax. Parameters have the names of the public PyTorch

@@ -12,13 +12,8 @@
 
 namespace ql::nn {
 
-Step::Step(const Model& model, const LengthTables& tables, const StepOptions& options,
-           Memory& memory)
-    : model_(model),
-      geometry_(tables.geometry),
-      options_(options),
-      tables_(tables),
-      memory_(memory) {
+StepContext::StepContext(const Model& model, const LengthTables& tables, const StepOptions& options)
+    : model_(model), tables_(tables), options_(options) {
   const net::Network& network = model.network();
   for (std::size_t scale = 0; scale <= network.scales.size(); ++scale) {
     const std::int64_t width = network.width_of(scale);
@@ -29,88 +24,88 @@ Step::Step(const Model& model, const LengthTables& tables, const StepOptions& op
   }
 }
 
-at::Tensor Step::run(at::Tensor states) {
+std::size_t StepContext::place_of(const net::Stage& stage) const {
+  return static_cast<std::size_t>(&stage - geometry().stages.data());
+}
+
+LayerContext StepContext::layer(const net::Stage& input) const {
   const net::Network& network = model_.network();
-  at::Tensor window;  // the window of a scale's output, from which the next scale is compressed
-  at::Tensor finer;   // the states before compression, if the next layer's keys come from them
-  std::vector<at::Tensor> upsampled;
-  for (std::size_t i = 0; i < geometry_.stages.size(); ++i) {
-    const net::Stage& stage = geometry_.stages[i];
-    switch (stage.source) {
-      case net::Stage::Source::kTokens:
-        break;
-      case net::Stage::Source::kLayer:
-        states = layer_over(i - 1, states, finer);
-        finer = at::Tensor();
-        break;
-      case net::Stage::Source::kCompressed:
-        window = new_groups(stage, window);
-        states = widen(compress(window, network.pool, geometry_.rate), stage.scale);
-        if (stage.keys_per_state > 1) finer = widen(window, stage.scale);
-        window = at::Tensor();
-        break;
-      case net::Stage::Source::kAveraged:
-        states = average_scales(upsampled, network.droppath, options_);
-        break;
-    }
-    if (!stage.feeds_layer() && stage.scale < geometry_.outputs.size()) {
-      window = window_of(stage, states);
-      upsampled.push_back(states_of_tokens(stage, states, window));
-    }
-  }
-  return dropout(states, network.dropout, options_, {DropoutSite::kFinal});
+  return {network,
+          model_.weights().layers[static_cast<std::size_t>(input.layer)],
+          options_,
+          input.layer,
+          {input.span, network.attention_dilation},
+          nullptr,
+          tables_.attention_mask[place_of(input)],
+          input.keys_per_state};
 }
 
-at::Tensor Step::reconstruction() const {
-  return reconstruction_.defined()
-             ? reconstruction_ / static_cast<double>(model_.network().layers())
-             : at::Tensor();
-}
-
-at::Tensor Step::widen(const at::Tensor& states, std::size_t scale) const {
-  const at::Tensor& map = model_.weights().widenings[scale];
-  return map.defined() ? kernels::project(states, map).to(map.scalar_type()) : states;
-}
-
-at::Tensor Step::narrow(const at::Tensor& states, std::size_t scale) const {
-  const at::Tensor& map = model_.weights().narrowings[scale];
-  return map.defined() ? kernels::project(states, map).to(map.scalar_type()) : states;
-}
-
-at::Tensor Step::layer_over(std::size_t input, const at::Tensor& states, const at::Tensor& finer) {
-  const net::Stage& stage = geometry_.stages[input];
-  const LayerContext context{model_.network(),
-                             model_.weights().layers[static_cast<std::size_t>(stage.layer)],
-                             options_,
-                             stage.layer,
-                             {stage.span, model_.network().attention_dilation},
-                             nullptr,
-                             tables_.attention_mask[input],
-                             stage.keys_per_state};
-  return layer(context, stage, states, finer);
-}
-
-at::Tensor Step::new_groups(const net::Stage& stage, const at::Tensor& window) {
-  const std::int64_t length = stage.segment * geometry_.rate;
-  return window.narrow(1, window.size(1) - length, length);
-}
-
-at::Tensor Step::states_of_tokens(const net::Stage& output, const at::Tensor& states,
-                                  const at::Tensor& window) {
-  const at::Tensor previous = output.memory > 0
-                                  ? narrow(window.narrow(1, output.memory - 1, 1), output.scale)
-                                  : at::Tensor();
-  return upsample(narrow(states, output.scale), previous, output);
-}
-
-at::Tensor Step::positions(const net::Stage& input) const {
+at::Tensor StepContext::positions(const net::Stage& input) const {
   const at::Tensor& table = positions_.at(input.width);
   // A shorter window has the shorter distances, which are the last rows.
   return table.narrow(0, table.size(0) - input.window(), input.window());
 }
 
-at::Tensor Step::window_of(const net::Stage& stage, const at::Tensor& states) {
-  StageMemory& memory = memory_of(stage);
+at::Tensor StepContext::widen(const at::Tensor& states, std::size_t scale) const {
+  const at::Tensor& map = model_.weights().widenings[scale];
+  return map.defined() ? kernels::project(states, map).to(map.scalar_type()) : states;
+}
+
+at::Tensor StepContext::narrow(const at::Tensor& states, std::size_t scale) const {
+  const at::Tensor& map = model_.weights().narrowings[scale];
+  return map.defined() ? kernels::project(states, map).to(map.scalar_type()) : states;
+}
+
+at::Tensor StepKind::new_groups(const net::Stage& stage, const at::Tensor& window) {
+  const std::int64_t length = stage.segment * step_.geometry().rate;
+  return window.narrow(1, window.size(1) - length, length);
+}
+
+at::Tensor StepKind::states_of_tokens(const net::Stage& output, const at::Tensor& states,
+                                      const at::Tensor& window) {
+  const at::Tensor previous =
+      output.memory > 0 ? step_.narrow(window.narrow(1, output.memory - 1, 1), output.scale)
+                        : at::Tensor();
+  return upsample(step_.narrow(states, output.scale), previous, output);
+}
+
+at::Tensor run_step(const StepContext& step, StepKind& kind, at::Tensor states) {
+  const net::Network& network = step.model().network();
+  const net::Geometry& geometry = step.geometry();
+  at::Tensor window;  // the window of a scale's output, from which the next scale is compressed
+  at::Tensor finer;   // the states before compression, if the next layer's keys come from them
+  std::vector<at::Tensor> upsampled;
+  for (std::size_t i = 0; i < geometry.stages.size(); ++i) {
+    const net::Stage& stage = geometry.stages[i];
+    switch (stage.source) {
+      case net::Stage::Source::kTokens:
+        break;
+      case net::Stage::Source::kLayer: {
+        const net::Stage& input = geometry.stages[i - 1];
+        states = kind.layer(step.layer(input), input, states, finer);
+        finer = at::Tensor();
+        break;
+      }
+      case net::Stage::Source::kCompressed:
+        window = kind.new_groups(stage, window);
+        states = step.widen(compress(window, network.pool, geometry.rate), stage.scale);
+        if (stage.keys_per_state > 1) finer = step.widen(window, stage.scale);
+        window = at::Tensor();
+        break;
+      case net::Stage::Source::kAveraged:
+        states = average_scales(upsampled, network.droppath, step.options());
+        break;
+    }
+    if (!stage.feeds_layer() && stage.scale < geometry.outputs.size()) {
+      window = kind.window_of(stage, states);
+      upsampled.push_back(kind.states_of_tokens(stage, states, window));
+    }
+  }
+  return dropout(states, network.dropout, step.options(), {DropoutSite::kFinal});
+}
+
+at::Tensor StreamStep::window_of(const net::Stage& stage, const at::Tensor& states) {
+  StageMemory& memory = memory_.stages[step_.place_of(stage)];
   std::vector<at::Tensor> parts;
   if (stage.compressed_memory > 0) parts.push_back(memory.compressed);
   if (stage.memory > 0) parts.push_back(memory.states);
@@ -119,34 +114,34 @@ at::Tensor Step::window_of(const net::Stage& stage, const at::Tensor& states) {
   at::Tensor window = at::cat(parts, 1);
   // concat(memory, segment[:new_states]) is contiguous in the window.
   if (stage.memory > 0) {
-    memory.states = (options_.through_memory ? window : window.detach())
+    memory.states = (step_.options().through_memory ? window : window.detach())
                         .narrow(1, stage.compressed_memory + stage.new_states, stage.memory);
   }
   return window;
 }
 
-at::Tensor Step::layer(const LayerContext& context, const net::Stage& input,
-                       const at::Tensor& states, const at::Tensor& finer) {
-  // LayerwiseStep::layer_row_by_row() also calls this function. A virtual call would then choose
-  // LayerwiseStep::window_of(), which leaves the compressed memory out.
-  const at::Tensor window = Step::window_of(input, states);
+at::Tensor StreamStep::layer(const LayerContext& context, const net::Stage& input,
+                             const at::Tensor& states, const at::Tensor& finer) {
+  const at::Tensor window = window_of(input, states), positions = step_.positions(input);
   if (finer.defined()) {
     const at::Tensor keys = at::cat({window.narrow(1, 0, input.memory), finer}, 1);
     return run_layer(context, states, attention_states(context, states),
-                     {project_keys_values(context, attention_states(context, keys))},
-                     positions(input));
+                     {project_keys_values(context, attention_states(context, keys))}, positions);
   }
-  if (input.compressed_memory == 0) {
-    return run_layer(context, window, states, positions(input));
-  }
-  const CompressiveOutput output =
-      run_compressive_layer(context, window, states, input, positions(input));
-  memory_of(input).compressed = output.compressed_memory;
+  if (input.compressed_memory == 0) return run_layer(context, window, states, positions);
+  const CompressiveOutput output = run_compressive_layer(context, window, states, input, positions);
+  memory_.stages[step_.place_of(input)].compressed = output.compressed_memory;
   if (output.reconstruction.defined()) {
     reconstruction_ =
         reconstruction_.defined() ? reconstruction_ + output.reconstruction : output.reconstruction;
   }
   return output.states;
+}
+
+at::Tensor StreamStep::reconstruction() const {
+  return reconstruction_.defined()
+             ? reconstruction_ / static_cast<double>(step_.model().network().layers())
+             : at::Tensor();
 }
 
 // These limit the number of states in one piece of work. A BLAS copies all weights for every piece,
@@ -185,7 +180,8 @@ static at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& enteri
 // the first phase. Otherwise the keys and values of memories are projected from `states`.
 at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& input,
                                 const at::Tensor& states, const at::Tensor& finer) {
-  if (geometry_.keeps_most_used()) return layer_row_by_row(context, input, states);
+  const net::Geometry& geometry = step_.geometry();
+  if (geometry.keeps_most_used()) return layer_row_by_row(context, input, states);
   StageMemory& memory = memory_of(input);
   const auto keys_values = [&](const at::Tensor& of) {
     return project_keys_values(context, attention_states(context, of));
@@ -196,7 +192,7 @@ at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& i
                                const MemoryCover& cover) {
     const at::Tensor all = memories_before(stream, steps, shift);
     const at::Tensor mask =
-        forgotten_states(cover, all.size(1), options_, model_.options().device());
+        forgotten_states(cover, all.size(1), step_.options(), step_.model().options().device());
     return mask.defined()
                ? replace_forgotten(
                      all, mask, keys_values(at::zeros_like(states.narrow(0, 0, 1).narrow(1, 0, 1))))
@@ -220,11 +216,11 @@ at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& i
       [&](const std::vector<at::Tensor>& piece) { return keys_values(piece.front()); }, place);
   std::vector<at::Tensor> parts;  // parts of the window, the oldest first
   if (input.compressed_memory > 0) {
-    const at::Tensor leaving = window(input, states).narrow(1, 0, input.segment);
+    const at::Tensor leaving = windows(input, states).narrow(1, 0, input.segment);
     const at::Tensor compressed =
         compress_memories(context.network, context.parameters, leaving, {});
     parts.push_back(of_memories(stream_of(keys_values(memory.compressed), keys_values(compressed)),
-                                compressed.size(1), compressed_memory_cover(geometry_)));
+                                compressed.size(1), compressed_memory_cover(geometry)));
     memory.compressed = memory_after(memory.compressed, compressed);
   }
   if (input.memory > 0) {
@@ -239,7 +235,7 @@ at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& i
   parts.push_back(own);
   LayerContext prepared = context;
   prepared.position_scores =
-      position_scores(context.network, context.parameters.attention, positions(input));
+      position_scores(context.network, context.parameters.attention, step_.positions(input));
   parts.insert(parts.begin(), states);
   return in_pieces(input, parts, [&](std::vector<at::Tensor> piece) {
     const at::Tensor of_piece = piece.front();
@@ -260,7 +256,7 @@ at::Tensor LayerwiseStep::in_pieces(
   const std::int64_t size =
       std::clamp(segments / kFewestPieces, smallest, segments_of(kMostStatesOfPiece));
   const bool few = segments < kFewestPieces * smallest;
-  if (few || !machine::uses_kernels(tensors.front()) || options_.attention_map != nullptr) {
+  if (few || !machine::uses_kernels(tensors.front()) || step_.options().attention_map != nullptr) {
     return results.defined() ? results.copy_(work(tensors)) : work(tensors);
   }
   std::once_flag shape_is_known;
@@ -281,44 +277,48 @@ at::Tensor LayerwiseStep::in_pieces(
   return results;
 }
 
-// Computes one row after the other. Each row is a segment, whose attention decides which states the
-// next row has in its compressed memory.
+// Computes one row after the other, each as a step of a single stream. Each row is a segment, whose
+// attention decides which states the next row has in its compressed memory.
 at::Tensor LayerwiseStep::layer_row_by_row(const LayerContext& context, const net::Stage& input,
                                            const at::Tensor& states) {
+  const StepOptions& options = step_.options();
+  StreamStep stream(step_, memory_);
   std::vector<at::Tensor> outputs;
   for (std::int64_t row = 0; row < states.size(0); ++row) {
-    StepOptions of_row = options_;
+    StepOptions of_row = options;
     const auto at = static_cast<std::size_t>(row);
-    if (!options_.document_offsets.empty()) {
-      of_row.document_offsets = {options_.document_offsets[at]};
-    }
-    if (!options_.shown.empty()) of_row.shown = {options_.shown[at]};
-    forget_other_documents(memory_of(input), input, geometry_, of_row);
+    if (!options.document_offsets.empty()) of_row.document_offsets = {options.document_offsets[at]};
+    if (!options.shown.empty()) of_row.shown = {options.shown[at]};
+    forget_other_documents(memory_of(input), input, step_.geometry(), of_row);
     const LayerContext row_context{context.network, context.parameters,    of_row,
                                    context.layer,   context.reach,         context.usage,
                                    context.hidden,  context.keys_per_state};
-    outputs.push_back(Step::layer(row_context, input, states.narrow(0, row, 1), {}));
+    outputs.push_back(stream.layer(row_context, input, states.narrow(0, row, 1), {}));
   }
   return at::cat(outputs);
 }
 
 at::Tensor LayerwiseStep::window_of(const net::Stage& output, const at::Tensor& states) {
-  StageMemory& memory = memory_of(output);
-  at::Tensor result = window(output, states);
+  at::Tensor result = windows(output, states);
   if (output.memory > 0) {
-    memory.states = memory_after(memory.states, states.narrow(1, 0, output.new_states));
+    at::Tensor& memory = memory_of(output).states;
+    memory = memory_after(memory, states.narrow(1, 0, output.new_states));
   }
   return result;
 }
 
-// Returns the windows of all steps.
-at::Tensor LayerwiseStep::window(const net::Stage& stage, const at::Tensor& states) const {
+StageMemory& LayerwiseStep::memory_of(const net::Stage& stage) const {
+  return memory_.stages[step_.place_of(stage)];
+}
+
+// Returns the windows of all rows, without their compressed memory.
+at::Tensor LayerwiseStep::windows(const net::Stage& stage, const at::Tensor& states) const {
   if (stage.memory == 0) return states;
   const at::Tensor before =
       memories_before(stream_of(memory_of(stage).states, states.narrow(1, 0, stage.new_states)),
                       states.size(0), stage.new_states);
-  const at::Tensor mask =
-      forgotten_states(memory_cover(stage), stage.memory, options_, model_.options().device());
+  const at::Tensor mask = forgotten_states(memory_cover(stage), stage.memory, step_.options(),
+                                           step_.model().options().device());
   return at::cat({replace_forgotten(before, mask), states}, 1);
 }
 
