@@ -208,66 +208,73 @@ at::Tensor finish_fused_layer(const LayerContext& context, const at::Tensor& sta
       .normalized;
 }
 
-}  // namespace
-
-at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
-                     const at::Tensor& states, const at::Tensor& positions) {
-  if (!machine::uses_kernels(window) || context.step.through_memory) {
-    return run_layer_of_operations(context, window, states, positions);
-  }
-  const net::Network& network = context.network;
-  const AttentionParameters& attention = context.parameters.attention;
-  const kernels::QueriesKeysValues projected = kernels::project_window(
-      states, window, network.pre_lnorm ? attention.norm_weight : at::Tensor(),
-      network.pre_lnorm ? attention.norm_bias : at::Tensor(), attention.qkv_net, network.n_head);
-  return finish_fused_layer(context, states,
-                            attend(context, projected.queries, {projected.keys_values}, positions));
-}
-
-// Runs the part of the layer after attention; `of_heads` is the result of attention for the states
-// `recent`.
-static at::Tensor finish_layer(const LayerContext& context, const at::Tensor& recent,
-                               const at::Tensor& of_heads) {
+// Does the same by separate operations.
+at::Tensor finish_layer_of_operations(const LayerContext& context, const at::Tensor& states,
+                                      const at::Tensor& attended) {
   const AttentionParameters& attention = context.parameters.attention;
   const FeedForwardParameters& forward = context.parameters.feed_forward;
-  // Inside a piece of work (machine/threads.h), the fused operations save passes over the tensors.
-  if (machine::uses_kernels(recent) && machine::in_piece() && !kernels::BatchInvariant::live()) {
-    return finish_fused_layer(context, recent, of_heads);
-  }
   // sum_of() may overwrite its first operand: nothing else holds that operand, and no gradient
   // needs it.
-  const at::Tensor attended = sum_of(dropout(of_heads, context.network.dropout, context.step,
-                                             {DropoutSite::kAttentionOutput, context.layer}),
-                                     recent);
+  const at::Tensor sum = sum_of(dropout(attended, context.network.dropout, context.step,
+                                        {DropoutSite::kAttentionOutput, context.layer}),
+                                states);
   if (context.network.pre_lnorm) {
-    const at::Tensor& states = attended;
     return sum_of(feed_forward_of_operations(
-                      context, kernels::layer_norm(states, forward.norm_weight, forward.norm_bias)),
-                  states);
+                      context, kernels::layer_norm(sum, forward.norm_weight, forward.norm_bias)),
+                  sum);
   }
-  const at::Tensor states =
-      kernels::layer_norm(attended, attention.norm_weight, attention.norm_bias);
-  return kernels::layer_norm(sum_of(feed_forward_of_operations(context, states), states),
+  const at::Tensor middle = kernels::layer_norm(sum, attention.norm_weight, attention.norm_bias);
+  return kernels::layer_norm(sum_of(feed_forward_of_operations(context, middle), middle),
                              forward.norm_weight, forward.norm_bias);
 }
 
-at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor& window,
-                                   const at::Tensor& states, const at::Tensor& positions) {
+at::Tensor finish_layer(LayerWay way, const LayerContext& context, const at::Tensor& states,
+                        const at::Tensor& attended) {
+  return way == LayerWay::kFused ? finish_fused_layer(context, states, attended)
+                                 : finish_layer_of_operations(context, states, attended);
+}
+
+// Returns the queries of the window's last `segment` states, and the keys and values of the window.
+kernels::QueriesKeysValues project_by_operations(const LayerContext& context,
+                                                 const at::Tensor& window, std::int64_t segment) {
   const at::Tensor normalized = attention_states(context, window);
-  const std::int64_t segment = states.size(1), memory = window.size(1) - segment;
   const std::int64_t d_heads = context.network.n_head * context.network.d_head;
   // split_with_sizes() makes one gradient for both weights. Two calls of narrow() would make two
   // gradients of the size of qkv_net, padded with zeros.
   const std::vector<at::Tensor> weights =
       context.parameters.attention.qkv_net.split_with_sizes({d_heads, 2 * d_heads});
-  const at::Tensor queries =
-      project_queries(context.network, normalized.narrow(1, memory, segment), weights[0]);
+  const at::Tensor recent = normalized.narrow(1, window.size(1) - segment, segment);
+  return {project_queries(context.network, recent, weights[0]),
+          project_keys_values(context.network, normalized, weights[1])};
+}
+
+}  // namespace
+
+LayerWay choose_layer_way(const at::Tensor& states, LayerKeys keys, const StepOptions& step) {
+  // The fused projection treats the window's memory as constant. With prepared keys, fused
+  // operations save time only in a piece, which a single thread computes.
+  const bool suits = keys == LayerKeys::kOfWindow
+                         ? !step.through_memory
+                         : machine::in_piece() && !kernels::BatchInvariant::live();
+  return suits && machine::uses_kernels(states) ? LayerWay::kFused : LayerWay::kOperations;
+}
+
+at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
+                     const at::Tensor& states, const at::Tensor& positions) {
+  const net::Network& network = context.network;
+  const AttentionParameters& attention = context.parameters.attention;
+  const LayerWay way = choose_layer_way(states, LayerKeys::kOfWindow, context.step);
+  const kernels::QueriesKeysValues projected =
+      way == LayerWay::kFused
+          ? kernels::project_window(states, window,
+                                    network.pre_lnorm ? attention.norm_weight : at::Tensor(),
+                                    network.pre_lnorm ? attention.norm_bias : at::Tensor(),
+                                    attention.qkv_net, network.n_head)
+          : project_by_operations(context, window, states.size(1));
   // A matrix product between scales may have rounded `states` to bfloat16. The memory in `window`
   // is not rounded. With the precision of `window`, the residual sums are not rounded, either.
-  return finish_layer(
-      context, states.to(window.scalar_type()),
-      attend(context, queries, {project_keys_values(context.network, normalized, weights[1])},
-             positions));
+  return finish_layer(way, context, states.to(window.scalar_type()),
+                      attend(context, projected.queries, {projected.keys_values}, positions));
 }
 
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,
@@ -276,7 +283,8 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,
   const std::int64_t d_heads = context.network.n_head * context.network.d_head;
   const at::Tensor queries = project_queries(
       context.network, normalized, context.parameters.attention.qkv_net.narrow(0, 0, d_heads));
-  return finish_layer(context, states, attend(context, queries, keys_values, positions));
+  return finish_layer(choose_layer_way(states, LayerKeys::kPrepared, context.step), context, states,
+                      attend(context, queries, keys_values, positions));
 }
 
 at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& normalized) {

@@ -33,20 +33,28 @@ struct LayerContext {
   kernels::QueriesKeysValues* projected = nullptr;
 };
 
+// The keys and values of a layer come from the states of its window, or the caller has prepared
+// them, because several calls share them.
+enum class LayerKeys { kOfWindow, kPrepared };
+
+// Our own kernels compute the projections of a window and everything after attention in few passes
+// over the tensors. Separate operations compute the same on any device, and also give gradients for
+// the window's memory. Both ways use the kernels of attention if machine::uses_kernels().
+enum class LayerWay { kFused, kOperations };
+
+// Chooses the way through a layer for the segment's `states` (the table is in share/doc/design.md,
+// "Ways through a layer"). With prepared keys, the way depends on the calling thread: it is kFused
+// inside a piece of work (machine/threads.h), and kOperations if a kernels::BatchInvariant lives.
+LayerWay choose_layer_way(const at::Tensor& states, LayerKeys keys, const StepOptions& step);
+
 // Runs the layer. `window` [batch, memory + segment, d_model] holds states before the norm, and
 // `states` [batch, segment, d_model] are the window's last states. `positions` is the
-// position_table() of the window. Returns [batch, segment, d_model]. On the CPU, operations of our
-// own compute the layer with fewer passes over its tensors. These operations treat the window's
-// memory as constant, so a step with StepOptions::through_memory does not use them.
+// position_table() of the window. Returns [batch, segment, d_model]. The window's memory gets a
+// gradient only with StepOptions::through_memory.
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
                      const at::Tensor& states, const at::Tensor& positions);
 
-// Runs the layer on any device by separate operations, which also give gradients for the window's
-// memory. The parameters and the result are those of run_layer().
-at::Tensor run_layer_of_operations(const LayerContext& context, const at::Tensor& window,
-                                   const at::Tensor& states, const at::Tensor& positions);
-
-// Runs the layer for keys and values that the caller has projected. `normalized` is the result of
+// Runs the layer for keys and values that the caller has prepared. `normalized` is the result of
 // attention_states() for `states` [batch, segment, d_model]. `keys_values` are the keys and values
 // of the window in the form of AttentionInput.
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,

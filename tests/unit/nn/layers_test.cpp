@@ -1,19 +1,24 @@
-// Compares a layer of our own kernels with the same layer by ATen's operations: outputs and
-// gradients.
+// Compares a layer of our own kernels with the same layer by ATen's operations (outputs and
+// gradients), and checks when each of these ways is chosen.
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <vector>
 
 #include "kernels/feed_forward.h"
+#include "kernels/product.h"
 #include "kernels/row_kernels.h"
+#include "machine/device.h"
 #include "nn/encoding.h"
 #include "nn/layers.h"
 #include "nn/parameters.h"
 #include "unit/float32_error.h"
 #include "unit/nn_support.h"
+#include "unit/thread_count.h"
 #include "unit/torch_doctest.h"
 
 namespace ql {
@@ -69,7 +74,8 @@ test::Tensors random_inputs(const LayerCase& of) {
   return inputs;
 }
 
-// Returns the output, then the gradients of the states and of the parameters.
+// Returns the output, then the gradients of the states and of the parameters. Unless `own`, the
+// layer takes the way that also gives gradients for its memory.
 test::Tensors run(const LayerCase& of, const test::Tensors& inputs, bool own) {
   const net::Network network = network_of(of);
   const at::Tensor &memory = inputs[0], &factors = inputs[2];
@@ -82,12 +88,12 @@ test::Tensors run(const LayerCase& of, const test::Tensors& inputs, bool own) {
     parameters.named[i].tensor.copy_(inputs[3 + i]);
     leaves.push_back(parameters.named[i].tensor);
   }
-  const nn::StepOptions step{true, 5, 6};
+  nn::StepOptions step{true, 5, 6};
+  step.through_memory = !own;
   const nn::LayerContext context{network, parameters.layers.front(), step, 0};
   const at::Tensor window = at::cat({memory, states}, 1);
   const at::Tensor positions = nn::position_table(network, window.size(1), type);
-  test::Tensors results = {own ? nn::run_layer(context, window, states, positions)
-                               : nn::run_layer_of_operations(context, window, states, positions)};
+  test::Tensors results = {nn::run_layer(context, window, states, positions)};
   for (const at::Tensor& gradient : torch::autograd::grad({(results.front() * factors).sum()},
                                                           leaves, {}, c10::nullopt, false, true)) {
     results.push_back(gradient);
@@ -124,6 +130,42 @@ TEST_CASE("run_layer: our own kernels compute the layer of ATen's operations" *
       check_close(found[i], expected[i], i == 0 ? 1e-12 : 1e-11);
     }
     test::check_float32(inputs, own, operations);
+  }
+}
+
+TEST_CASE("choose_layer_way: the table of share/doc/design.md") {
+  using nn::LayerKeys, nn::LayerWay;
+  const at::Tensor states = at::zeros({2, 3, 4});
+  nn::StepOptions plain, through;
+  through.through_memory = true;
+  const auto way = [&](LayerKeys keys, const nn::StepOptions& step = {}) {
+    return nn::choose_layer_way(states, keys, step);
+  };
+  // Returns the ways that the pieces of two threads take.
+  const auto in_pieces = [&](LayerKeys keys, bool invariant, bool operations) {
+    const test::SoManyThreads two(2);
+    std::vector<LayerWay> ways(4);
+    machine::for_pieces(4, 1, [&](std::int64_t piece, std::int64_t) {
+      std::optional<kernels::BatchInvariant> apart;
+      if (invariant) apart.emplace();
+      std::optional<machine::OperationsOnly> only;
+      if (operations) only.emplace();
+      ways[static_cast<std::size_t>(piece)] = way(keys);
+    });
+    CHECK(std::equal(ways.begin() + 1, ways.end(), ways.begin()));
+    return ways.front();
+  };
+
+  CHECK(way(LayerKeys::kOfWindow) == LayerWay::kFused);
+  CHECK(in_pieces(LayerKeys::kOfWindow, false, false) == LayerWay::kFused);
+  CHECK(in_pieces(LayerKeys::kOfWindow, true, false) == LayerWay::kFused);
+  CHECK(way(LayerKeys::kOfWindow, through) == LayerWay::kOperations);
+  CHECK(way(LayerKeys::kPrepared) == LayerWay::kOperations);
+  CHECK(in_pieces(LayerKeys::kPrepared, false, false) == LayerWay::kFused);
+  CHECK(in_pieces(LayerKeys::kPrepared, true, false) == LayerWay::kOperations);
+  for (const LayerKeys keys : {LayerKeys::kOfWindow, LayerKeys::kPrepared}) {
+    CHECK(in_pieces(keys, false, true) == LayerWay::kOperations);
+    CHECK(nn::choose_layer_way(states.to(at::kMeta), keys, plain) == LayerWay::kOperations);
   }
 }
 
