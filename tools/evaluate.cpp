@@ -48,9 +48,6 @@ static ql::eval::SweepOptions sweep_options(const ql::Options& options,
   sweep.segments = options.integers("segment");
   sweep.memories = options.integers("memory");
   sweep.compressed_memories = options.integers("compressed-memory");
-  // With --method stepwise, several columns of the stream are read in parallel. With layerwise, the
-  // stream is one column.
-  sweep.batch = options.text("method") == "stepwise" ? options.integer("batch") : 0;
   sweep.chunk = options.integer("chunk");
   sweep.stride = options.has("stride") ? options.integer("stride") : 0;
   read_reset(options, sweep);

@@ -82,21 +82,10 @@ static std::vector<Option> own_options() {
       make_flag("summary",
                 "With --per: also print the table of a call without --per, on standard error, even "
                 "if standard error is not a terminal."),
-      make_choice("method", "METHOD",
-                  "layerwise: long chunks of the stream go through layer after layer. stepwise: "
-                  "segment after segment goes through all layers, as in training. The losses are "
-                  "the same, except for rounding.",
-                  {"layerwise", "stepwise"}),
       make_integer("chunk",
-                   "Tokens that go through a layer at once with --method layerwise. Their number "
-                   "changes speed and use of RAM, not the result. 0 chooses by the available RAM.",
-                   "0", 0, kLongest),
-      make_integer("batch",
-                   "With --method stepwise, read at most N columns of the stream in parallel. Each "
-                   "column except the first begins with tokens that it does not score, at least as "
-                   "many as the context length, so that the result is the same. If memory is "
-                   "short, fewer columns are read, and a message reports it.",
-                   "1", 1, 1 << 14)};
+                   "Tokens that go through a layer at once. Their number changes speed and use of "
+                   "RAM, not the result. 0 chooses by the available RAM.",
+                   "0", 0, kLongest)};
 }
 
 static Command command() {
@@ -199,11 +188,8 @@ static void check_inputs(const Options& options) {
 
 void check_qleval(const Options& options) {
   if (options.has("per")) {
-    options.refuse({"per-token", "attention", "unigram", "batch"}, "--per", "does not go with --{}",
+    options.refuse({"per-token", "attention", "unigram"}, "--per", "does not go with --{}",
                    "leave one of them out");
-    if (options.text("method") == "stepwise") {
-      throw UsageError("--per", "is not possible with --method stepwise", "leave --method out");
-    }
   }
   if (options.has("top") && (!options.has("per") || options.text("per") != "token")) {
     throw UsageError("--top", "needs the rows of single tokens",
@@ -220,17 +206,9 @@ void check_qleval(const Options& options) {
   }
   if (options.has("unigram") && !options.has("model")) {
     options.refuse({"segment", "memory", "compressed-memory", "stride", "reset", "attention",
-                    "method", "batch", "chunk", "device", "precision"},
+                    "chunk", "device", "precision"},
                    "--{}", "applies to networks, not to a unigram model",
                    "add --model CHECKPOINT, or leave --{} out");
-  }
-  if (options.text("method") == "stepwise") {
-    options.refuse({"chunk", "stride", "reset", "attention"}, "--{}",
-                   "works with --method layerwise only",
-                   "use --method layerwise, or leave --{} out");
-  } else {
-    options.refuse({"batch"}, "--batch", "--method layerwise reads the stream as a single column",
-                   "give --method stepwise, or leave --batch out");
   }
   check_reset(options);
   check_inputs(options);

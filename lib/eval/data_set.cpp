@@ -9,11 +9,10 @@ namespace ql::eval {
 
 TokenSource source_of(shard::MultiReader& reader) {
   return {reader.name(), reader.tokens(),
-          [&reader](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor) {
-            reader.read(begin, count, out, cursor);
+          [&reader](std::int64_t begin, std::int64_t count, std::int64_t* out) {
+            reader.read(begin, count, out);
           },
-          [&reader]() -> decltype(auto) { return reader.document_starts(); },
-          [&reader] { return reader.frame_bytes(); }};
+          [&reader]() -> decltype(auto) { return reader.document_starts(); }};
 }
 
 namespace {
@@ -35,7 +34,7 @@ DataSet read_stream(const std::string& path) {
   copy_stream(stream, *kept, [](std::int64_t) {});
   TokenSource source{
       input.name(), stream.tokens(),
-      [kept](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t) {
+      [kept](std::int64_t begin, std::int64_t count, std::int64_t* out) {
         if (begin < 0 || count < 0 || begin > static_cast<std::int64_t>(kept->ids.size()) - count) {
           throw std::out_of_range("tokens outside the stream");
         }

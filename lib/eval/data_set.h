@@ -1,7 +1,6 @@
 // Opens the data of an evaluation, and finds the strings that its token ids stand for.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,16 +17,11 @@ namespace ql::eval {
 struct TokenSource {
   std::string name;         // for messages
   std::int64_t tokens = 0;  // positions are 0 .. tokens-1
-  // Copies tokens [begin, begin + count) to out. `cursor` is the index of one of several
-  // independent reading positions, as in shard::MultiReader. Throws std::out_of_range outside the
-  // stream.
-  std::function<void(std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t cursor)>
-      read;
+  // Copies tokens [begin, begin + count) to out. Throws std::out_of_range outside the stream.
+  std::function<void(std::int64_t begin, std::int64_t count, std::int64_t* out)> read;
   // Returns the ascending positions where documents start. Only networks that reset their memory at
   // documents need this function; they cannot be evaluated without it.
   std::function<const std::vector<std::int64_t>&()> document_starts = {};
-  // Returns the bytes of memory that each cursor keeps. An empty function means none.
-  std::function<std::int64_t()> cursor_bytes = {};
 };
 
 // Returns a source that reads packed data; `reader` must outlive the source.
@@ -45,8 +39,8 @@ struct DataSet {
 
 // `path` names a folder with a manifest, or a stream (shard::names_stream()). A stream is read
 // completely here, checked up to its end block, and kept in memory (4 bytes per token), because
-// parallel columns (eval/stream_columns.h) read it at several positions. Throws FormatError for
-// damaged data and for a stream whose producer did not finish.
+// several evaluations may read it. Throws FormatError for damaged data and for a stream whose
+// producer did not finish.
 DataSet open_data(const std::string& path);
 
 // Returns true if `unknown` of `tokens` is several times `usual_share`: the text was probably not

@@ -1,17 +1,14 @@
-// Checks an evaluation's input, chooses the way to read it, and shares it among processes.
+// Checks an evaluation's input, reads it, and shares it among processes.
 
 #include "eval/evaluate.h"
 
 #include <ATen/Functions.h>
-#include <ATen/Parallel.h>
 
 #include <cmath>
 #include <initializer_list>
 
-#include "base/log.h"
-#include "base/resources.h"
 #include "eval/scorers.h"
-#include "eval/stream_columns.h"
+#include "eval/stream_parts.h"
 
 namespace ql::eval {
 
@@ -37,7 +34,6 @@ void LossSums::add(const LossSums& other) {
 void Evaluation::add(const Evaluation& other) {
   LossSums::add(other);
   known.add(other.known);
-  batch = std::max(batch, other.batch);
   warm_up += other.warm_up;
   seconds += other.seconds;
 }
@@ -72,9 +68,9 @@ void check_stride(const net::Geometry& geometry, std::int64_t stride) {
   }
 }
 
-// Evaluates chunk by chunk, and each chunk layer by layer (eval/scorers.h).
-static Evaluation evaluate_layerwise(const nn::ModelAtLengths& model, const TokenSource& source,
-                                     const EvaluationOptions& options) {
+// Evaluates in this process alone, chunk by chunk.
+static Evaluation evaluate_alone(const nn::ModelAtLengths& model, const TokenSource& source,
+                                 const EvaluationOptions& options) {
   StreamScorer scorer(model, source.name, options);
   if (model.model().network().reset_memory_at_documents) {
     for (const std::int64_t start : source.document_starts()) scorer.put_document(start);
@@ -83,78 +79,11 @@ static Evaluation evaluate_layerwise(const nn::ModelAtLengths& model, const Toke
       static_cast<std::size_t>(std::min(scorer.chunk_tokens(), source.tokens)));
   for (std::int64_t begin = 0; begin < source.tokens; begin += scorer.chunk_tokens()) {
     const std::int64_t count = std::min(scorer.chunk_tokens(), source.tokens - begin);
-    source.read(begin, count, ids.data(), 0);
+    source.read(begin, count, ids.data());
     scorer.put(ids.data(), count);
   }
   scorer.finish();
   return scorer.evaluation();
-}
-
-// Evaluates in this process alone.
-static Evaluation evaluate_alone(const nn::ModelAtLengths& model, const TokenSource& source,
-                                 const EvaluationOptions& options) {
-  return options.batch > 0 ? evaluate_columns(model, source, options)
-                           : evaluate_layerwise(model, source, options);
-}
-
-// Returns options.batch. If the memory of the CPU has room only for fewer columns, returns their
-// number instead, and logs it.
-static std::int64_t columns_with_room(const nn::ModelAtLengths& model, const TokenSource& source,
-                                      const EvaluationOptions& options) {
-  const net::Network& network = model.model().network();
-  const std::int64_t processes = options.group != nullptr ? options.group->local_size() : 1;
-  const std::int64_t segment = model.geometry().lengths.segment;
-  const std::int64_t segments = (source.tokens - 2) / segment / processes + 1;
-  const std::int64_t columns = std::min(options.batch, segments);
-  const std::int64_t known = available_bytes() / processes;
-  if (known == 0 || !machine::uses_kernels(model.model().parameters().front().tensor)) {
-    return options.batch;
-  }
-  const int threads = at::get_num_threads();
-  const std::int64_t of_cursor = source.cursor_bytes ? source.cursor_bytes() : 0;
-  // A tenth is left for the system's cache of files, as in training.
-  const std::int64_t fitting =
-      columns_that_fit(network, model.geometry(), columns, threads, of_cursor, known - known / 10);
-  const std::int64_t needed = columns_bytes(network, model.geometry(), columns, threads, of_cursor);
-  if (fitting < columns) {
-    log_info(
-        "columns read in parallel: {}, because {} would need about {} of memory, more than nine "
-        "tenths of the {} available",
-        with_thousands(fitting), with_thousands(columns), human_bytes(needed), human_bytes(known));
-    return fitting;
-  }
-  if (needed > known - known / 10) {
-    log_warning(
-        "one column needs about {} of memory, more than nine tenths of the {} available: use "
-        "shorter lengths",
-        human_bytes(needed), human_bytes(known));
-  }
-  return options.batch;
-}
-
-// Returns the stream from `begin`, a segment's start, to `end`. Starts of documents before `begin`
-// are left out. They matter only for states before `begin`, and a part begins with empty memories.
-static TokenSource part_of(const TokenSource& whole, std::int64_t begin, std::int64_t end) {
-  TokenSource part;
-  part.name = whole.name;
-  part.tokens = end - begin;
-  part.read = [read = whole.read, begin](std::int64_t position, std::int64_t count,
-                                         std::int64_t* out, std::size_t cursor) {
-    read(begin + position, count, out, cursor);
-  };
-  if (whole.document_starts) {
-    const auto starts = std::make_shared<std::optional<std::vector<std::int64_t>>>();
-    part.document_starts = [all = whole.document_starts, starts, begin,
-                            end]() -> const std::vector<std::int64_t>& {
-      if (*starts) return **starts;  // every step asks
-      std::vector<std::int64_t> own;
-      for (const std::int64_t start : all()) {
-        if (start >= begin && start < end) own.push_back(start - begin);
-      }
-      return starts->emplace(std::move(own));
-    };
-  }
-  return part;
 }
 
 // Replaces each value, in every process, by its sum over all processes.
@@ -174,19 +103,19 @@ static Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSo
   machine::ProcessGroup& group = *options.group;
   const std::int64_t segment = options.lengths.segment;
   const std::int64_t segments = (source.tokens - 2) / segment + 1;
-  const std::vector<Column> columns =
-      plan_columns(segments, warm_up_segments(model.geometry()), group.size());
+  const std::vector<StreamPart> parts =
+      plan_parts(segments, warm_up_segments(model.geometry()), group.size());
   const auto own = static_cast<std::size_t>(group.rank());
   Evaluation result;
   int stopped = 0;              // the signal that stopped this process; 0: none
   std::int64_t not_finite = 0;  // processes that threw NotFinite
-  if (own < columns.size()) {
-    const Column& column = columns[own];
-    const std::int64_t begin = column.read_from * segment;
-    const std::int64_t end = std::min(column.end * segment + 1, source.tokens);
+  if (own < parts.size()) {
+    const StreamPart& part = parts[own];
+    const std::int64_t begin = part.read_from * segment;
+    const std::int64_t end = std::min(part.end * segment + 1, source.tokens);
     EvaluationOptions alone = options;
     alone.group = nullptr;
-    alone.first_target = (column.score_from - column.read_from) * segment + 1;
+    alone.first_target = (part.score_from - part.read_from) * segment + 1;
     alone.progress = [&](std::int64_t targets) {
       group.check_for_stop();
       // Only the first process shows progress. Its count is multiplied, because the others read
@@ -208,7 +137,7 @@ static Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSo
     } catch (const NotFinite&) {
       not_finite = 1;
     }
-    result.warm_up += (column.score_from - column.read_from) * segment;
+    result.warm_up += (part.score_from - part.read_from) * segment;
   }
   // All processes stop together, because the others would wait for the sums of a process that
   // stopped.
@@ -226,10 +155,8 @@ Evaluation evaluate(const nn::Model& model, const TokenSource& source,
   const nn::ModelAtLengths at_lengths(model, options.lengths);
   check_length(source);
   const auto start = std::chrono::steady_clock::now();
-  EvaluationOptions fitting = options;
-  if (options.batch > 0) fitting.batch = columns_with_room(at_lengths, source, options);
-  Evaluation result = options.group != nullptr ? evaluate_shared(at_lengths, source, fitting)
-                                               : evaluate_alone(at_lengths, source, fitting);
+  Evaluation result = options.group != nullptr ? evaluate_shared(at_lengths, source, options)
+                                               : evaluate_alone(at_lengths, source, options);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   result.seconds = elapsed.count();
   return result;

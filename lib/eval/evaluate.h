@@ -37,12 +37,12 @@ struct LossSums {
 // every token is a target, except the first, because no token precedes it.
 struct Evaluation : LossSums {
   LossSums known;           // over the targets that are not <unk>
-  std::int64_t batch = 0;   // columns read in parallel
   std::int64_t stride = 0;  // targets that a sliding window scores; 0: no sliding windows
   std::int64_t reset = 0;   // tokens after which memory is emptied; 0: never
   std::string
       reset_at;  // kind of the units that are read independently, such as "line"; empty: none
-  std::int64_t warm_up = 0;  // tokens that columns read before they score; sum over all columns
+  // Tokens that processes read before the part of the stream that they score; sum over processes.
+  std::int64_t warm_up = 0;
   double seconds = 0;
 
   using LossSums::add;
@@ -81,29 +81,19 @@ struct ScoredTargets {
   const LikelyToken* likeliest = nullptr;
   std::int64_t top = 0;
 };
-// A TargetSink gets every scored target once. The calls for one column (see below) come in order;
-// those for several columns interleave.
+// A TargetSink gets every scored target once, in the order of the stream.
 using TargetSink = std::function<void(const ScoredTargets& targets)>;
 using TargetProgress = std::function<void(std::int64_t targets_done)>;
 
-// There are two ways to compute the exact perplexity.
+// The stream is read layer by layer: a chunk of it goes through the first layer, then through the
+// second, and so on. The segments of a chunk form a batch, and memories are carried from chunk to
+// chunk. Every state is computed once. The losses are those of reading the stream segment by
+// segment, except for the order of floating-point sums.
 //
-// Layer by layer: a chunk of the stream goes through the first layer, then through the second, and
-// so on. The segments of a chunk form a batch, and memories are carried from chunk to chunk. Every
-// state is computed once.
-//
-// Step by step: the stream is cut into `batch` columns that are read in parallel
-// (eval/stream_columns.h). Each column except the first begins with tokens that it reads without
-// scoring them: as many segments as the network's exact context length reaches back.
-//
-// Both ways give the losses of reading the complete stream with batch 1, except for the order of
-// floating-point sums.
-//
-// A network without memory sees nothing before its segment. With a stride of N, which is possible
-// only layer by layer, its segments are sliding windows: each window begins N tokens after the
-// previous one and scores its newest N targets. Each of these targets has at least n_s - N + 1
-// tokens before it in its window. (Al-Rfou et al. 2018 use N = 1.) The first window scores all its
-// targets.
+// A network without memory sees nothing before its segment. With a stride of N its segments are
+// sliding windows: each window begins N tokens after the previous one and scores its newest N
+// targets. Each of these targets has at least n_s - N + 1 tokens before it in its window. (Al-Rfou
+// et al. 2018 use N = 1.) The first window scores all its targets.
 
 // Names the units of a text whose losses are added up.
 enum class Unit {
@@ -128,15 +118,11 @@ struct Begin {
 };
 
 struct EvaluationOptions {
-  // 0: the stream is evaluated layer by layer. A positive number: it is evaluated step by step, in
-  // at most this many parts (columns) that are read in parallel.
-  std::int64_t batch = 0;
   // Number of tokens that go through a layer at once; 0: automatic_segments() decides
-  // (eval/stream_columns.h). An evaluation step by step (`batch` > 0) ignores this option.
+  // (eval/chunk_size.h).
   std::int64_t chunk = 0;
   std::int64_t stride = 0;  // targets that a window scores, see above; 0: no sliding windows
-  // After every run of this many tokens, memory is emptied and a new segment begins; 0: never. An
-  // evaluation step by step (`batch` > 0) ignores this option.
+  // After every run of this many tokens, memory is emptied and a new segment begins; 0: never.
   std::int64_t reset = 0;
   net::Lengths lengths;
   // If `alone` is given, every unit of this kind is read independently of the others
@@ -149,17 +135,16 @@ struct EvaluationOptions {
   TargetSink sink;                        // if given, gets the scored targets
   TargetProgress progress;
   // If given, the map gets the attention of every layer. A query comes from a state of one or
-  // several tokens. It counts only if the token after the newest of these tokens is scored. An
-  // evaluation step by step (`batch` > 0) leaves the map empty.
+  // several tokens. It counts only if the token after the newest of these tokens is scored.
   nn::AttentionMap* attention_map = nullptr;
-  // For each target, `sink` also gets this many of the likeliest tokens. An evaluation step by step
-  // (`batch` > 0) ignores this option.
+  // For each target, `sink` also gets this many of the likeliest tokens.
   std::int64_t top = 0;
   // Targets before this position are read but not scored.
   std::int64_t first_target = 0;
-  // The processes of a group share the work: each process scores one part of the stream. Before
-  // this part it reads the earlier segments on which the scores depend. All processes return the
-  // same sums. In each process, `sink` gets only the targets of that process's part.
+  // The processes of a group share the work: each process scores one part of the stream
+  // (eval/stream_parts.h). Before this part it reads the earlier segments on which the scores
+  // depend. All processes return the same sums. In each process, `sink` gets only the targets of
+  // that process's part.
   machine::ProcessGroup* group = nullptr;
 };
 
@@ -171,15 +156,10 @@ bool has_memory(const net::Geometry& geometry);
 void check_stride(const net::Geometry& geometry, std::int64_t stride);
 
 // Throws Error for a stream of fewer than two tokens and for ids outside the model's vocabulary.
-// Throws ConfigError for lengths that do not fit the network. If options.batch is 0, also throws
-// ConfigError for a stride that check_stride() refuses. Throws Interrupted if a signal requests a
-// stop.
+// Throws ConfigError for lengths that do not fit the network, and for a stride that check_stride()
+// refuses. Throws Interrupted if a signal requests a stop.
 Evaluation evaluate(const nn::Model& model, const TokenSource& source,
                     const EvaluationOptions& options);
-
-// Evaluates step by step for evaluate(), with at most `options.batch` columns in parallel.
-Evaluation evaluate_columns(const nn::ModelAtLengths& model, const TokenSource& source,
-                            const EvaluationOptions& options);
 
 // These functions check the tokens that evaluators read.
 

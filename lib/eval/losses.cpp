@@ -40,8 +40,10 @@ static void for_blocks(const nn::Model& model, const at::Tensor& rows, std::int6
   for (std::int64_t row = 0; row < all; row += block) use(row, std::min(block, all - row));
 }
 
-at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
-                            const at::Tensor& targets) {
+// Returns the losses of states [rows, d_model] for targets [rows] as float64 [rows] on the CPU. The
+// logits exist only for a block of rows at a time, which bounds their memory for any vocabulary.
+static at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
+                                   const at::Tensor& targets) {
   at::Tensor losses = at::empty({states.size(0)}, at::kDouble);
   const auto use = [&](std::int64_t first, std::int64_t count) {
     losses.narrow(0, first, count)

@@ -13,11 +13,6 @@
 
 namespace ql::eval {
 
-// Returns the losses of states [rows, d_model] for targets [rows] as float64 [rows] on the CPU. The
-// logits exist only for a block of rows at a time, which bounds their memory for any vocabulary.
-at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& states,
-                            const at::Tensor& targets);
-
 // Returns the `top` likeliest tokens for states [rows, d_model], row by row, the likeliest first.
 // The log probabilities exist only for a block of rows at a time.
 std::vector<LikelyToken> likeliest_in_blocks(const nn::Model& model, const at::Tensor& states,
@@ -43,8 +38,7 @@ void score_states(const nn::Model& model, const at::Tensor& states,
 
 // Writes the losses of single tokens, so that a script can align them with the tokens: one
 // little-endian float32 per target, in nats, in stream order, and nothing else. Keeps 4 bytes per
-// target in memory, because parallel columns (eval/stream_columns.h) finish their targets out of
-// order.
+// target in memory, so that standard output gets all losses or, after an error, none.
 class LossFile {
  public:
   // `path` "-" is standard output. The file is opened here, so that a path that cannot be written

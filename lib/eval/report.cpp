@@ -101,7 +101,6 @@ Json report_row(const EvaluatedModel& model, const DataSet& data, const Evaluati
   add_text_figures(row, data.counts, data.source.tokens,
                    covers_text(data, result) ? result.nll : std::nan(""));
   add_known_figures(row, data, result);
-  row["batch"] = result.batch;
   row["warm_up"] = result.warm_up;
   row["precision"] = model.precision ? Json(to_text(*model.precision)) : Json();
   row["tokens_per_second"] =

@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "base/process.h"
+#include "eval/chunk_size.h"
 #include "eval/losses.h"
-#include "eval/stream_columns.h"
 
 namespace ql::eval {
 
@@ -19,9 +19,7 @@ Scorer::Scorer(const nn::ModelAtLengths& model, std::string name, const Evaluati
       segments_(options.chunk > 0 ? std::max<std::int64_t>(1, options.chunk / segment())
                                   : automatic_segments(model.model().network(), model.geometry(),
                                                        model.model().options().device())),
-      memory_(model.start_memory(1)) {
-  evaluation_.batch = 1;
-}
+      memory_(model.start_memory(1)) {}
 
 StreamScorer::StreamScorer(const nn::ModelAtLengths& model, std::string name,
                            const EvaluationOptions& options)

@@ -199,12 +199,10 @@ void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
              });
 }
 
-// Throws Error if the processes differ in the version, --batch, the networks, the lengths or the
-// data.
+// Throws Error if the processes differ in the version, the networks, the lengths or the data.
 void require_same_job(const SweepOptions& options, const std::vector<Checkpoint>& checkpoints,
                       const std::vector<DataSet>& data) {
-  std::vector<machine::Fact> facts = {{"the version", version()},
-                                      {"--batch", std::to_string(options.batch)}};
+  std::vector<machine::Fact> facts = {{"the version", version()}};
   for (const Checkpoint& checkpoint : checkpoints) {
     facts.push_back(
         {"-m", "a network with hash " +
@@ -225,9 +223,8 @@ void require_same_job(const SweepOptions& options, const std::vector<Checkpoint>
 // Returns true if the data is to be read once and in order: for independent units, and for a token
 // stream if one pass gives all results.
 bool needs_one_pass(const SweepOptions& options, std::size_t rows) {
-  return options.alone ||
-         (rows == 1 && options.checkpoints.size() == 1 &&
-          shard::names_stream(options.data.front()) && options.batch == 0 && !options.loss_file);
+  return options.alone || (rows == 1 && options.checkpoints.size() == 1 &&
+                           shard::names_stream(options.data.front()) && !options.loss_file);
 }
 
 Json run_one_pass(const SweepOptions& options, const std::vector<Checkpoint>& checkpoints,

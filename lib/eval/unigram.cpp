@@ -21,7 +21,7 @@ static void for_each_piece(const TokenSource& source, std::int64_t begin, std::i
     check_for_stop();
     ids.resize(static_cast<std::size_t>(std::min(kTokensPerRead, source.tokens - begin)));
     const auto count = static_cast<std::int64_t>(ids.size());
-    source.read(begin, count, ids.data(), 0);
+    source.read(begin, count, ids.data());
     check_ids(source.name, begin, ids.data(), count, vocab_size);
     use(begin, ids);
     begin += count;
@@ -57,7 +57,6 @@ Evaluation Unigram::evaluate(const TokenSource& source, const EvaluationOptions&
   check_length(source);
   const auto start = std::chrono::steady_clock::now();
   Evaluation result;
-  result.batch = 1;
   std::vector<double> losses;
   for_each_piece(source, 1, vocab_size_, [&](std::int64_t begin, const auto& ids) {
     losses.clear();

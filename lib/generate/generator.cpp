@@ -10,8 +10,8 @@
 
 #include "base/process.h"
 #include "base/resources.h"
+#include "eval/chunk_size.h"
 #include "eval/evaluate.h"
-#include "eval/stream_columns.h"
 #include "kernels/product.h"
 #include "machine/threads.h"
 

@@ -4,7 +4,7 @@
 #include "train/estimate.h"
 
 #include "base/resources.h"
-#include "eval/stream_columns.h"
+#include "eval/chunk_size.h"
 #include "kernels/softmax.h"
 #include "net/cost.h"
 #include "train/gradients.h"

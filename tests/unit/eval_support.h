@@ -37,7 +37,7 @@ inline const Ids& documents() {
 inline TokenSource source_from(const Ids& ids,
                                std::function<const Ids&()> document_starts = documents) {
   return {"ids", static_cast<std::int64_t>(ids.size()),
-          [ids](std::int64_t begin, std::int64_t count, std::int64_t* out, std::size_t) {
+          [ids](std::int64_t begin, std::int64_t count, std::int64_t* out) {
             REQUIRE(begin >= 0);
             REQUIRE(begin + count <= static_cast<std::int64_t>(ids.size()));
             std::copy_n(ids.begin() + begin, count, out);
@@ -208,6 +208,30 @@ inline Expected read_pieces(const nn::Model& model, const net::Lengths& lengths,
 }
 
 constexpr shard::TokenId kUnknownId = 4;
+
+// The oracle of the evaluation of long streams, for which the network on one page takes too long.
+// Reads the stream as training does: a segment goes through all layers before the next segment
+// does. Returns the losses by position; that of position 0 is 0.
+inline std::vector<double> read_stepwise(const nn::Model& model, const Ids& ids,
+                                         const Ids& starts) {
+  const at::NoGradGuard no_gradient;
+  const net::Network& network = model.network();
+  const std::int64_t segment = network.lengths.segment;
+  Ids inputs(ids.begin(), ids.end() - 1);
+  while (static_cast<std::int64_t>(inputs.size()) % segment != 0) inputs.push_back(0);
+  const at::Tensor states =
+      test::read_states(model, network.lengths, at::tensor(inputs).unsqueeze(0),
+                        network.reset_memory_at_documents ? std::vector<test::Starts>{starts}
+                                                          : std::vector<test::Starts>());
+  const Ids targets(ids.begin() + 1, ids.end());
+  const auto count = static_cast<std::int64_t>(targets.size());
+  const at::Tensor losses =
+      model.losses(states.narrow(1, 0, count), at::tensor(targets).unsqueeze(0)).to(at::kDouble);
+  std::vector<double> by_position{0};
+  by_position.insert(by_position.end(), losses.data_ptr<double>(),
+                     losses.data_ptr<double>() + count);
+  return by_position;
+}
 
 // Everything that an evaluation hands over, and the options for it.
 struct Scored {

@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/resources.h"
 #include "eval/losses.h"
-#include "eval/stream_columns.h"
+#include "eval/stream_parts.h"
 #include "unit/eval_support.h"
 #include "unit/float32_error.h"
 #include "unit/process_support.h"
@@ -23,13 +22,11 @@ void score(const nn::Model& model, const Ids& ids, Scored& scored) {
   scored.evaluation = evaluate(model, source_from(ids), scored.options);
 }
 
-void check_way(const nn::Model& model, const Ids& ids, const Expected& expected, double tolerance,
-               std::int64_t batch, std::int64_t chunk = 0) {
+void check_chunk(const nn::Model& model, const Ids& ids, const Expected& expected, double tolerance,
+                 std::int64_t chunk) {
   CAPTURE(ids.size());
-  CAPTURE(batch);
   CAPTURE(chunk);
-  Scored scored(model, batch == 0);
-  scored.options.batch = batch;
+  Scored scored(model);
   scored.options.chunk = chunk;
   score(model, ids, scored);
   check_scored(scored, ids, expected.losses, tolerance);
@@ -45,11 +42,9 @@ void check_prefixes(const nn::Model& model, const Ids& ids, const Expected& expe
     const Ids prefix(ids.begin(), ids.begin() + length);
     Expected of_prefix = expected;
     of_prefix.losses.erase(of_prefix.losses.lower_bound(length), of_prefix.losses.end());
-    for (const std::int64_t batch : {0, 1, 2, 5, 1000}) {
-      check_way(model, prefix, of_prefix, tolerance, batch);
-    }
-    for (const std::int64_t chunk : {std::int64_t{1}, 2 * n_s, 3 * n_s + 1, 7 * n_s}) {
-      check_way(model, prefix, of_prefix, tolerance, 0, chunk);
+    for (const std::int64_t chunk :
+         {std::int64_t{0}, std::int64_t{1}, 2 * n_s, 3 * n_s + 1, 7 * n_s}) {
+      check_chunk(model, prefix, of_prefix, tolerance, chunk);
     }
   }
 }
@@ -81,8 +76,8 @@ TEST_CASE("evaluate: losses equal those of a single stream with memory reset at 
   });
 }
 
-// Compares both ways of evaluation with float64: the error of layer by layer may be at most a fixed
-// multiple of the single stream's (float32_error.h).
+// Compares with float64: the error of layer by layer may be at most a fixed multiple of the error
+// of a stream that is read segment by segment (float32_error.h).
 TEST_CASE("evaluate: losses equal those of a single stream in float32" *
           doctest::test_suite("numeric")) {
   for (const char* name : {"three scales", "Transformer-XL"}) {
@@ -109,14 +104,11 @@ TEST_CASE("evaluate: lengths may differ from those of training") {
   const Ids ids = random_ids(kLength, network.vocab_size);
   for (const net::Lengths lengths : {net::Lengths{2, 6, 0}, net::Lengths{8, 0, 0}}) {
     const Expected expected = read_pieces(model, lengths, pieces_of(ids, lengths.segment));
-    for (const std::int64_t batch : {0, 4}) {
-      Scored scored(model, false);
-      scored.options.lengths = lengths;
-      scored.options.batch = batch;
-      scored.options.chunk = batch == 0 ? 24 : 0;
-      score(model, ids, scored);
-      check_scored(scored, ids, expected.losses);
-    }
+    Scored scored(model);
+    scored.options.lengths = lengths;
+    scored.options.chunk = 24;
+    score(model, ids, scored);
+    check_scored(scored, ids, expected.losses);
   }
 }
 
@@ -242,56 +234,22 @@ TEST_CASE("warm_up_segments: one segment of warm-up less would be noticed") {
   });
 }
 
-TEST_CASE("evaluate: tokens that were read twice are counted") {
-  const net::Network network = networks().at("Transformer-XL");
-  const nn::Model model = test::random_model(network, 7);
-  Scored scored(model, false);
-  scored.options.batch = 3;
-  score(model, random_ids(4 * 25 + 1, network.vocab_size), scored);
-  CHECK(scored.evaluation.batch == 3);
-  CHECK(scored.evaluation.warm_up == 2 * 6 * 4);
-  CHECK(scored.evaluation.seconds > 0);
-}
-
-TEST_CASE("evaluate: reads only as many columns in parallel as the memory has room for") {
-  const net::Network network = networks().at("Transformer-XL");
-  const nn::Model model = test::random_model(network, 7);
-  Scored scored(model, false);
-  scored.options.batch = 3;
-  const Ids ids = random_ids(4 * 25 + 1, network.vocab_size);
-  TokenSource source = source_from(ids);
-  // One column needs seven tenths of the memory, so there is no room for a second one.
-  source.cursor_bytes = [] { return available_bytes() / 10 * 7; };
-  scored.evaluation = evaluate(model, source, scored.options);
-  CHECK(scored.evaluation.batch == 1);
-  CHECK(scored.evaluation.warm_up == 0);
-}
-
-TEST_CASE("evaluate: only the complete stream warms a column with the pool most-used") {
-  const net::Network network = networks().at("most used");
-  const nn::Model model = test::random_model(network, 7);
-  Scored scored(model, false);
-  scored.options.batch = 5;
-  score(model, random_ids(kLength, network.vocab_size), scored);
-  CHECK(scored.evaluation.batch == 1);
-  CHECK(scored.evaluation.warm_up == 0);
-}
-
 TEST_CASE("evaluate: several processes evaluate as one does" * doctest::test_suite("processes")) {
   constexpr int kProcesses = 3;
-  for (const char* name : {"two scales", "documents"}) {
+  for (const std::string name : {"two scales", "documents", "most used"}) {
     CAPTURE(name);
     const net::Network network = networks().at(name);
     const nn::Model model = test::random_model(network, 3);
     const Ids ids = random_ids(kLength, network.vocab_size);
     const std::int64_t segment = network.lengths.segment;
     std::int64_t warm_up = 0;
-    for (const Column& column :
-         plan_columns((kLength - 2) / segment + 1,
-                      warm_up_segments(net::make_geometry(network, network.lengths)), kProcesses)) {
-      warm_up += (column.score_from - column.read_from) * segment;
+    for (const StreamPart& part :
+         plan_parts((kLength - 2) / segment + 1,
+                    warm_up_segments(net::make_geometry(network, network.lengths)), kProcesses)) {
+      warm_up += (part.score_from - part.read_from) * segment;
     }
-    CHECK(warm_up > 0);
+    // The first process reads the complete stream if the most-used states are kept.
+    CHECK((warm_up > 0) == (name != "most used"));
 
     Scored together(model, false);
     std::mutex mutex;
@@ -316,17 +274,18 @@ TEST_CASE("evaluate: several processes evaluate as one does" * doctest::test_sui
       together.evaluation = result;
       check_scored(together, ids, expected.losses);
       CHECK(result.warm_up == warm_up);
+      CHECK(result.seconds > 0);
     }
   }
 }
 
-TEST_CASE("losses_in_blocks: a softmax of several blocks keeps its order" *
+TEST_CASE("score_states: a softmax of several blocks keeps its order" *
           doctest::test_suite("numeric")) {
   net::Network network = test::small_network(net::Architecture::kVanilla, {1}, 0, {4, 0, 0});
-  network.vocab_size = 200'000;  // 41 rows a block, 64 rows a step
+  network.vocab_size = 200'000;  // 41 rows a block
   const nn::Model model = test::random_model(network, 3, at::kFloat);
   const Ids ids = random_ids(65, network.vocab_size);
-  check_way(model, ids, read_stream(model, ids), 1e-4, 16);
+  check_chunk(model, ids, read_stream(model, ids), 1e-4, 64);
 }
 
 TEST_CASE("evaluate: input that cannot be evaluated is refused") {
@@ -335,7 +294,6 @@ TEST_CASE("evaluate: input that cannot be evaluated is refused") {
   const auto evaluate_ids = [&](const Ids& ids, const net::Lengths& lengths) {
     EvaluationOptions options;
     options.lengths = lengths;
-    options.batch = 2;
     evaluate(model, source_from(ids), options);
   };
   CHECK_THROWS_WITH_AS(

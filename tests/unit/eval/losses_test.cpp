@@ -21,7 +21,7 @@ TEST_CASE("LossFile: losses are little-endian float32 in stream order") {
   const auto path = scratch / "losses";
   LossFile file(path, 3);
   const double first[] = {1.0, -2.5}, last[] = {0.1};
-  file.put(3, last, 1);  // columns finish in any order
+  file.put(3, last, 1);  // in any order
   file.put(1, first, 2);
   CHECK(!std::filesystem::exists(path));
   file.commit();

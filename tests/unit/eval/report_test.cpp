@@ -42,7 +42,6 @@ Evaluation four_losses() {
   result.known.targets = 3;  // without the target of 6 nats
   result.known.nll = 6;
   result.known.squares = 14;
-  result.batch = 2;
   result.warm_up = 8;
   result.seconds = 0.5;
   return result;
@@ -82,7 +81,6 @@ TEST_CASE("report_row: a row of a network holds settings, context and counts") {
   CHECK(row["byte_perplexity"].get<double>() == doctest::Approx(std::exp(0.25)));
   CHECK(row["bits_per_byte"].get<double>() == doctest::Approx(0.25 / std::log(2)));
   CHECK(row["bits_per_character"].get<double>() == doctest::Approx(0.3 / std::log(2)));
-  CHECK(row["batch"] == 2);
   CHECK(row["warm_up"] == 8);
   CHECK(row["tokens_per_second"] == 8);
 }

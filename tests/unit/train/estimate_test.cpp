@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "eval/stream_columns.h"
+#include "eval/chunk_size.h"
 #include "net/cost.h"
 #include "net/geometry.h"
 #include "unit/torch_doctest.h"
