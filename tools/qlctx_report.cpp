@@ -1,6 +1,5 @@
 // Makes the rows that qlctx and qlctx plan print, and writes them as TSV or JSON text.
 
-#include <cmath>
 #include <tuple>
 
 #include "base/log.h"

@@ -3,8 +3,6 @@
 
 #include "base/provenance.h"
 
-#include <algorithm>
-
 namespace ql {
 
 namespace {

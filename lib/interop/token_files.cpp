@@ -7,7 +7,6 @@
 
 #include "base/data_input.h"
 #include "base/log.h"
-#include "base/strings.h"
 
 namespace ql::interop {
 

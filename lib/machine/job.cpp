@@ -13,10 +13,6 @@
 #include <algorithm>
 #include <atomic>
 #include <climits>
-#include <cstdlib>
-#include <exception>
-#include <memory>
-#include <mutex>
 #include <new>
 #include <numeric>
 #include <tuple>

@@ -2,11 +2,7 @@
 
 #include "text/token_table.h"
 
-#include <algorithm>
 #include <cstring>
-#include <stdexcept>
-
-#include "base/error.h"
 
 namespace ql::text {
 

@@ -5,12 +5,8 @@
 #include <unicode/bytestream.h>
 #include <unicode/casemap.h>
 
-#include <algorithm>
 #include <bitset>
 #include <cstring>
-#include <stdexcept>
-
-#include "base/error.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>

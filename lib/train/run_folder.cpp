@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cmath>
 #include <system_error>
-#include <utility>
 
 #include "base/atomic_file.h"
 #include "base/event_file.h"

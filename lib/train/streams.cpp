@@ -2,7 +2,6 @@
 
 #include "train/streams.h"
 
-#include "base/error.h"
 #include "shard/document_starts.h"
 
 namespace ql::train {

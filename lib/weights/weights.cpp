@@ -5,7 +5,6 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
 #include <set>
 
 #include "base/bytes.h"
