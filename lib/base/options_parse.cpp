@@ -5,9 +5,7 @@
 #include "base/options.h"
 #include "base/strings.h"
 
-// Without these, cxxopts splits values at commas, and uses std::regex, which overflows the stack on
-// long arguments.
-#define CXXOPTS_VECTOR_DELIMITER '\0'
+// Without this, cxxopts uses std::regex, which overflows the stack on long arguments.
 #define CXXOPTS_NO_REGEX
 #include <fmt/format.h>
 
