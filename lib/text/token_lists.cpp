@@ -107,38 +107,6 @@ bool is_tiktoken(const Lines& lines, std::optional<TokenType> type) {
   return padded || (ascends && type != TokenType::kWord);
 }
 
-// Returns a quoted string of YAML as JSON: YAML writes some code points below U+0100 as \xHH, which
-// JSON spells \u00HH.
-std::string with_json_escapes(std::string_view text) {
-  std::string json;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    json += text[i];
-    if (text[i] != '\\' || ++i == text.size()) continue;
-    json += text[i] == 'x' ? "u00" : std::string(1, text[i]);
-  }
-  return json;
-}
-
-// Reads '"the": 5' or 'the: 5': this is how Marian writes YAML.
-std::optional<Entry> yaml_entry(std::string_view line) {
-  const std::size_t colon = line.rfind(": ");
-  if (colon == std::string_view::npos || colon == 0) return std::nullopt;
-  const auto id = id_of(line.substr(colon + 2));
-  const std::string_view key = line.substr(0, colon);
-  if (!id) return std::nullopt;
-  if (key.size() > 1 && key.front() == '\'' && key.back() == '\'') {
-    return Entry{replaced(key.substr(1, key.size() - 2), "''", "'"), *id};
-  }
-  if (key.size() < 2 || key.front() != '"' || key.back() != '"') {
-    return Entry{std::string(key), *id};
-  }
-  try {
-    return Entry{parse_json(with_json_escapes(key), "").get<std::string>(), *id};
-  } catch (const FormatError&) {
-    return std::nullopt;
-  }
-}
-
 // Reads "0<tab>the": an id, and the rest of the line.
 std::optional<Entry> id_first_entry(std::string_view line) {
   const Fields fields = fields_of(line);
@@ -291,6 +259,12 @@ bool is_comma_line(std::string_view line) {
          (id_of(line.substr(0, line.find(','))) && line.find(',') + 1 < line.size());
 }
 
+// Returns true if the line is like '"the": 5' or 'the: 5', as Marian writes YAML.
+bool is_yaml_line(std::string_view line) {
+  const std::size_t colon = line.rfind(": ");
+  return colon != std::string_view::npos && colon > 0 && id_of(line.substr(colon + 2));
+}
+
 bool is_quoted(std::string_view line) {
   return line.size() > 2 && (line.front() == '\'' || line.front() == '"') &&
          line.back() == line.front();
@@ -326,6 +300,11 @@ void refuse_others(const Lines& lines, std::string_view text, const std::string&
        "remove the heading: tail -n +2 FILE > OTHER"},
       {most(lines, is_quoted), "the tokens are in quotes",
        "remove the quotes: sed -E \"s/^(['\\\"])(.*)\\1\\r?$/\\2/\" FILE > OTHER"},
+      {lines.front() == "---" || most(lines, is_yaml_line),
+       "this is YAML, as Marian writes it, not a list of tokens",
+       "write it as JSON: python3 -c 'import json, sys, yaml; json.dump({token: int(number) for "
+       "token, number in yaml.load(sys.stdin, yaml.BaseLoader).items()}, sys.stdout)' < FILE > "
+       "OTHER"},
   };
   for (const auto& kind : kinds) {
     if (kind.holds) throw FormatError(where, kind.what, kind.remedy);
@@ -336,7 +315,7 @@ void refuse_others(const Lines& lines, std::string_view text, const std::string&
 
 std::optional<TokenList> read_token_list(std::string_view text, std::optional<TokenType> type,
                                          const std::string& where) {
-  Lines lines = lines_of(text);
+  const Lines lines = lines_of(text);
   if (lines.empty()) return std::nullopt;
   if (is_tiktoken(lines, type)) {
     TokenList list = read_entries(lines, "a tiktoken list", tiktoken_entry, where);
@@ -346,11 +325,6 @@ std::optional<TokenList> read_token_list(std::string_view text, std::optional<To
   }
   refuse_others(lines, text, where);
   if (is_sentencepiece_list(lines)) return read_sentencepiece_list(lines, where);
-  const bool begins_yaml = lines.front() == "---";
-  if (begins_yaml) lines.erase(lines.begin());
-  if (begins_yaml || most(lines, yaml_entry)) {
-    return read_entries(lines, "a list of tokens and ids in YAML", yaml_entry, where);
-  }
   TokenList list;
   const bool counted = all(lines, id_last_entry);
   if (!counted && numbers_lines(lines, id_first_entry)) {

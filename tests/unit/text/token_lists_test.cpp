@@ -188,13 +188,6 @@ std::vector<Row> imported_rows() {
        kPiece,
        {"a", "<<missing:1>>", "<missing:1>", "b"},
        "ids without a token: 1"},
-      {"YAML of Marian",
-       "vocab.yml",
-       "</s>: 0\n<unk>: 1\n\"\\u2581the\": 2\n'it''s': 3\n\"\\\\x\\xa0\": 4\n",
-       {},
-       "",
-       kPiece,
-       {"</s>", "<unk>", " the", "it's", "\\\\x\xC2\xA0"}},
       {"ids and tokens",
        "l",
        "0\tthe\n1\tcat\n2\tmat\n",
@@ -295,7 +288,12 @@ std::vector<Row> refused_rows() {
        "\u2581f\t-6\n\u2581g\t-7\n\u2581h\t-8\n\u2581i\t-9\nj\n\n",
        {},
        "line 10: expected a piece and its score"},
-      {"YAML with counts", "v.yml", "the: 17\ncat: 17\n", {}, "belongs to two tokens"},
+      {"YAML of Marian", "vocab.yml", "</s>: 0\n\"<unk>\": 1\n", {}, "write it as JSON: python3"},
+      {"YAML with a head",
+       "vocab.yml",
+       "---\n? the\n: 0\n",
+       {},
+       "this is YAML, as Marian writes it"},
   };
   return rows;
 }
