@@ -27,7 +27,7 @@ constexpr std::int64_t kReadAtOnce = 64;
 // Describes a prompt that was read. The objects to which it has references must outlive it.
 struct Prompt {
   std::int64_t number;                      // of this prompt, from 0
-  const nn::DecodeState& growing;           // the state of decoding at the prompt's end
+  const nn::DecodeState& decoding;          // the state of decoding at the prompt's end
   const at::Tensor& state;                  // [1, 1, d_model], of the prompt's last token
   const std::vector<std::int64_t>& window;  // tokens of the current window, if windows slide
   const RecentTokens& recent;
@@ -44,8 +44,8 @@ class Samples {
       : model_(model),
         options_(options),
         prompt_(prompt),
-        growing_(
-            prompt.growing.streams(std::vector<std::int64_t>(static_cast<std::size_t>(count), 0))),
+        decoding_(
+            prompt.decoding.streams(std::vector<std::int64_t>(static_cast<std::size_t>(count), 0))),
         rows_(static_cast<std::size_t>(count)) {
     for (std::int64_t i = 0; i < count; ++i) {
       samples_.push_back(
@@ -85,20 +85,20 @@ class Samples {
   // d_model]. A row is a sample that has not ended.
   at::Tensor read(const at::Tensor& tokens) {
     const c10::Device device = model_.model().options().device();
-    if (options_.stride == 0) return model_.forward_next(tokens.to(device), growing_);
+    if (options_.stride == 0) return model_.forward_next(tokens.to(device), decoding_);
     const std::int64_t segment = model_.geometry().lengths.segment;
     std::int64_t next = window_.size(1);
     if (next == segment) {
       window_ = window_.narrow(1, options_.stride, segment - options_.stride);
-      growing_ = nn::DecodeState(model_.geometry(), model_.start_memory(tokens.size(0)),
-                                 tokens.size(0), model_.model().options());
+      decoding_ = nn::DecodeState(model_.geometry(), model_.start_memory(tokens.size(0)),
+                                  tokens.size(0), model_.model().options());
       next = 0;
     }
     window_ = at::cat({window_, tokens}, 1);
     at::Tensor states;
     for (std::int64_t count = 0; next < window_.size(1); next += count) {
       count = std::min(kReadAtOnce, window_.size(1) - next);
-      states = model_.forward_next(window_.narrow(1, next, count).to(device), growing_);
+      states = model_.forward_next(window_.narrow(1, next, count).to(device), decoding_);
     }
     return states.narrow(1, states.size(1) - 1, 1);
   }
@@ -169,7 +169,7 @@ class Samples {
     const bool all = kept.size() == rows_.size();
     rows_ = going_on;
     if (all || kept.empty()) return tokens;
-    growing_ = growing_.streams(kept);
+    decoding_ = decoding_.streams(kept);
     const at::Tensor rows = at::tensor(kept);
     if (window_.defined()) window_ = window_.index_select(0, rows);
     return tokens.index_select(0, rows);
@@ -178,7 +178,7 @@ class Samples {
   const nn::ModelAtLengths& model_;
   const GenerationOptions& options_;
   const Prompt& prompt_;
-  nn::DecodeState growing_;
+  nn::DecodeState decoding_;
   at::Tensor window_;  // the tokens of the current window [rows, count], if windows slide
   std::vector<Sample> samples_;
   std::vector<std::size_t> rows_;  // the sample of each row of growing_, as its index in samples_
@@ -301,14 +301,14 @@ void Generator::generate(const Sink& sink, const Pause& pause) {
   if (waiting_.empty()) throw std::logic_error("an empty prompt");
   const at::NoGradGuard no_gradient;
   read_segments((static_cast<std::int64_t>(waiting_.size()) - 1) / segment());
-  nn::DecodeState growing(model_.geometry(), memory_, 1, model_.model().options(),
-                          documents_.age(tokens_read()));
-  const at::Tensor state = read_rest(growing);
+  nn::DecodeState decoding(model_.geometry(), memory_, 1, model_.model().options(),
+                           documents_.age(tokens_read()));
+  const at::Tensor state = read_rest(decoding);
   const bool until_came = options_.until && waiting_.back() == *options_.until;
-  const Prompt prompt{prompt_, growing, state, waiting_, recent_, until_came ? 1 : 0};
+  const Prompt prompt{prompt_, decoding, state, waiting_, recent_, until_came ? 1 : 0};
   const std::int64_t available = available_bytes();  // 0: not known
   const std::int64_t room =
-      available > 0 ? available / kShareOfAvailable / growing.bytes_per_stream() : kSideBySide;
+      available > 0 ? available / kShareOfAvailable / decoding.bytes_per_stream() : kSideBySide;
   const std::int64_t side_by_side = std::clamp<std::int64_t>(room, 1, kSideBySide);
   for (std::int64_t first = 0; first < options_.samples; first += side_by_side) {
     const std::int64_t count = std::min(side_by_side, options_.samples - first);

@@ -313,8 +313,8 @@ void visit_inputs(const Geometry& geometry, std::size_t stage, std::int64_t inde
 
 Origin origin_of(const Stage& stage, std::int64_t index) {
   if (index >= 0) return {0, index};
-  const std::int64_t age = -1 - index;
-  return {1 + age / stage.new_states, stage.new_states - 1 - age % stage.new_states};
+  const std::int64_t before = -1 - index;
+  return {1 + before / stage.new_states, stage.new_states - 1 - before % stage.new_states};
 }
 
 std::int64_t first_token(const Stage& stage, const Origin& state) {

@@ -496,7 +496,9 @@ void TrainingRun::leave_out_until(std::int64_t cursor) {
   if (!epoch_begins && streams_.epoch(state_.step) == epoch) {
     if (!task_.network.reset_memory_at_documents) return;
     step.document_offsets = streams_.document_ages(state_.step, {0, streams_.batch()});
-    for (std::int64_t& age : step.document_offsets) age = std::max<std::int64_t>(0, age - left_out);
+    for (std::int64_t& offset : step.document_offsets) {
+      offset = std::max<std::int64_t>(0, offset - left_out);
+    }
   }
   nn::Memory memory = trained_->memory();
   nn::forget_other_documents(memory, net::make_geometry(task_.network, task_.network.lengths),
