@@ -2,11 +2,9 @@
 
 #include "generate/sampling.h"
 
-#include <algorithm>
-#include <limits>
 #include <numeric>
 
-#include "kernels/dropout_kernel.h"
+#include "kernels/philox.h"
 #include "kernels/vector.h"
 
 namespace ql::generate {

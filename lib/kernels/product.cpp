@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <type_traits>
 
-#include "kernels/small_product.h"
+#include "kernels/row_products.h"
 #include "kernels/vector.h"
 #include "machine/device.h"
 #include "machine/onednn.h"

@@ -10,6 +10,7 @@
 #include "kernels/autograd.h"
 #include "kernels/product.h"
 #include "kernels/projection.h"
+#include "kernels/softmax_blocks.h"
 #include "machine/device.h"
 
 namespace ql::kernels {

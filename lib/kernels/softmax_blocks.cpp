@@ -1,7 +1,7 @@
 // Computes the exponentials, losses and gradients of the softmax in blocks of rows and panels of
 // columns.
 
-#include "kernels/softmax.h"
+#include "kernels/softmax_blocks.h"
 
 #include <ATen/core/grad_mode.h>
 
@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kernels/product.h"
+#include "kernels/softmax.h"
 #include "kernels/vector.h"
 #include "machine/threads.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/resources.h"
 #include "eval/chunk_size.h"
-#include "kernels/softmax.h"
+#include "kernels/softmax_blocks.h"
 #include "net/cost.h"
 #include "train/gradients.h"
 
