@@ -70,34 +70,6 @@ std::string dump_json(const Json& json) {
   }
 }
 
-// Adds an item to an object or a list, and indents all lines of the item after the first. A string
-// never contains a line feed, because JSON writes \n in its place.
-static void add_item(std::string& items, std::string_view item) {
-  items += items.empty() ? "\n  " : ",\n  ";
-  while (!item.empty() && item.back() == '\n') item.remove_suffix(1);
-  for (const char c : item) {
-    items += c;
-    if (c == '\n') items += "  ";
-  }
-}
-
-void JsonObjectText::add(std::string_view key, std::string_view value) {
-  std::string item = Json(key).dump();
-  item += ": ";
-  item += value;
-  add_item(items_, item);
-}
-
-std::string JsonObjectText::text() const {
-  return items_.empty() ? "{}\n" : "{" + items_ + "\n}\n";
-}
-
-std::string json_list_text(const std::vector<std::string>& items) {
-  std::string all;
-  for (const std::string& item : items) add_item(all, item);
-  return all.empty() ? "[]\n" : "[" + all + "\n]\n";
-}
-
 JsonObject::JsonObject(const Json& json, std::string where)
     : json_(&json), where_(std::move(where)) {
   if (!json.is_object()) wrong_type(where_, "an object", json);

@@ -33,20 +33,6 @@ Json read_json(const std::filesystem::path& path);
 // Returns the text of `json`, indented by two spaces, with a newline at the end.
 std::string dump_json(const Json& json);
 
-// Makes the same text as dump_json() does for an object, without building the object: nlohmann_json
-// needs memory even to destroy a tree, and ends the process when memory has run out.
-class JsonObjectText {
- public:
-  // `value` is the value's own text, as dump_json() makes it, with or without the final newline.
-  void add(std::string_view key, std::string_view value);
-  std::string text() const;
-
- private:
-  std::string items_;
-};
-// Makes the text of a list from its items' texts, like dump_json().
-std::string json_list_text(const std::vector<std::string>& items);
-
 // Gives typed access to one object. `where` is "file" or "file: key". Getters throw FormatError,
 // with the place, for a missing key, a wrong type or a number out of range.
 class JsonObject {
@@ -240,51 +226,32 @@ Struct read_keys(const JsonObject& json) {
   return all;
 }
 
-// Returns the text that dump_json() would make of the JSON object with the members of `all`. An
-// optional member without a value has no key.
 template <typename Struct>
-std::string keys_text(const Struct& all);
+Json write_keys(const Struct& all);
 
 template <typename Value>
-std::string written_text(const Value& value) {
+void write_value(Json& object, const char* key, const Value& value) {
   if constexpr (std::is_enum_v<Value>) {
-    return dump_json(to_text(value));
-  } else if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, std::string>) {
-    return dump_json(value);
+    object[key] = to_text(value);
+  } else if constexpr (std::is_constructible_v<Json, const Value&>) {
+    object[key] = value;
   } else {
-    return keys_text(value);
+    object[key] = write_keys(value);
   }
 }
-template <typename Item>
-std::string written_text(const std::vector<Item>& list) {
-  std::vector<std::string> items;
-  items.reserve(list.size());
-  for (const Item& item : list) items.push_back(written_text(item));
-  return json_list_text(items);
-}
-
 template <typename Value>
-void add_value(JsonObjectText& object, const char* key, const Value& value) {
-  object.add(key, written_text(value));
-}
-template <typename Value>
-void add_value(JsonObjectText& object, const char* key, const std::optional<Value>& value) {
-  if (value) add_value(object, key, *value);
+void write_value(Json& object, const char* key, const std::optional<Value>& value) {
+  if (value) write_value(object, key, *value);
 }
 
-template <typename Struct>
-std::string keys_text(const Struct& all) {
-  JsonObjectText object;
-  keys_of(all)(all, [&](const char* key, const auto& value, const Range& = {}, unsigned = 0) {
-    add_value(object, key, value);
-  });
-  return object.text();
-}
-
-// Returns the JSON object that keys_text() writes, for a caller that changes the object.
+// Returns the JSON object with the members of `all`. An optional member without a value has no key.
 template <typename Struct>
 Json write_keys(const Struct& all) {
-  return Json::parse(keys_text(all));
+  Json object = Json::object();
+  keys_of(all)(all, [&](const char* key, const auto& value, const Range& = {}, unsigned = 0) {
+    write_value(object, key, value);
+  });
+  return object;
 }
 
 }  // namespace ql

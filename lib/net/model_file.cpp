@@ -344,18 +344,13 @@ bool covers(const fs::path& folder, const std::string& file) {
   return JsonObject(read_verified(folder), state_file(folder).string()).object("files").has(file);
 }
 
-void write_state_file(const fs::path& folder, const std::string& state,
+void write_state_file(const fs::path& folder, const Json& state,
                       const std::vector<std::string>& files) {
-  JsonObjectText json, hashes;
-  for (const std::string& name : files) {
-    hashes.add(name, dump_json(file_hash(folder / name)));
-  }
-  json.add("format", dump_json(kFormat));
-  json.add("version", dump_json(kVersion));
-  json.add("state", state);
-  json.add("files", hashes.text());
-  json.add("checksum", dump_json(content_hash(json.text())));
-  write_file_atomically(state_file(folder), json.text());
+  Json hashes = Json::object();
+  for (const std::string& name : files) hashes[name] = file_hash(folder / name);
+  Json json = {{"format", kFormat}, {"version", kVersion}, {"state", state}, {"files", hashes}};
+  json["checksum"] = checksum_of(json);
+  write_file_atomically(state_file(folder), dump_json(json));
 }
 
 }  // namespace ql::net

@@ -91,10 +91,10 @@ void check_files(const std::filesystem::path& folder, const std::vector<std::str
 // Returns true when state.json has a hash of this file. Throws the errors of read_state_file().
 bool covers(const std::filesystem::path& folder, const std::string& file);
 
-// Writes state.json with the hashes of `files`, which must exist. `state` is the text of an object,
-// as dump_json() makes it. A stop signal does not interrupt this function, because the last
-// checkpoint is written after such a signal.
-void write_state_file(const std::filesystem::path& folder, const std::string& state,
+// Writes state.json with the object `state` and the hashes of `files`, which must exist. A stop
+// signal does not interrupt this function, because the last checkpoint is written after such a
+// signal.
+void write_state_file(const std::filesystem::path& folder, const Json& state,
                       const std::vector<std::string>& files);
 
 }  // namespace ql::net

@@ -103,7 +103,7 @@ void write_checkpoint(const fs::path& folder, const CheckpointTexts& texts,
 
   TrainingState saved = state;
   saved.updates = trained.updates();
-  net::write_state_file(temporary, state_text(saved), covered_files(has_vocabulary));
+  net::write_state_file(temporary, state_to_json(saved), covered_files(has_vocabulary));
   atomic.commit();
 }
 

@@ -151,7 +151,7 @@ constexpr auto keys_of(const TrainingState&) {
   };
 }
 
-std::string state_text(const TrainingState& state) { return keys_text(state); }
+Json state_to_json(const TrainingState& state) { return write_keys(state); }
 
 TrainingState state_from_json(const JsonObject& json) {
   auto state = read_keys<TrainingState>(json);

@@ -139,9 +139,7 @@ struct TrainingState {
   DataIdentity data, validation;
 };
 
-// Returns the text that dump_json() would make of `state`, without building a JSON tree
-// (base/json.h).
-std::string state_text(const TrainingState& state);
+Json state_to_json(const TrainingState& state);
 TrainingState state_from_json(const JsonObject& json);
 
 }  // namespace ql::train

@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ql::train::TrainingState state;
   if (!accepted([&] { state = read(text_of(data, size)); })) return 0;
   ++taken_inputs;
-  const std::string text = state_text(state);
-  require(state_text(read(text)) == text, "what is written again reads the same");
+  const ql::Json json = state_to_json(state);
+  require(state_to_json(read(ql::dump_json(json))) == json, "what is written again reads the same");
   return 0;
 }

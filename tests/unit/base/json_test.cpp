@@ -146,20 +146,6 @@ TEST_CASE("dump_json: the layout of objects and lists") {
   CHECK(parse_json(dump_json(json), "f") == json);
 }
 
-TEST_CASE("JsonObjectText: the text of an object without a tree is that of the tree") {
-  JsonObjectText inner, object;
-  CHECK(object.text() == dump_json(Json::object()));
-  CHECK(json_list_text({}) == dump_json(Json::array()));
-  inner.add("quoted \"\n", dump_json("a\nb"));
-  inner.add("none", dump_json(Json::array()));
-  object.add("number", dump_json(-1.5));
-  object.add("inner", inner.text());
-  object.add("list", json_list_text({dump_json(1), inner.text(), json_list_text({"true"})}));
-  const Json in{{"quoted \"\n", "a\nb"}, {"none", Json::array()}};
-  CHECK(object.text() ==
-        dump_json({{"number", -1.5}, {"inner", in}, {"list", {1, in, Json::array({true})}}}));
-}
-
 TEST_CASE("read_json: reading a JSON file names the file") {
   const test::ScratchFolder scratch;
   test::spill(scratch / "a.json", "{\"a\":");

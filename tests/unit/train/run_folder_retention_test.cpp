@@ -23,7 +23,7 @@ using Steps = std::vector<std::int64_t>;
 void write(const fs::path& folder, std::int64_t step) {
   AtomicFolder atomic(folder);
   test::spill(atomic.temporary() / "model.json", "model " + std::to_string(step));
-  net::write_state_file(atomic.temporary(), dump_json({{"step", step}}), {"model.json"});
+  net::write_state_file(atomic.temporary(), {{"step", step}}, {"model.json"});
   atomic.commit();
 }
 

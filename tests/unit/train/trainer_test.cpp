@@ -341,7 +341,7 @@ TEST_CASE("train: a resume from a checkpoint without a key of the training is re
     CHECK(lacking.training.erase(key) == 1);
     test::spill(last / "model.json", dump_json(net::model_file_to_json(lacking)));
     net::write_state_file(
-        last, dump_json(net::read_state_file(last)),
+        last, net::read_state_file(last),
         {"model.json", "model.safetensors", "optimizer.safetensors", "memory.safetensors"});
     CHECK(place.refusal().find(words) != std::string::npos);
   }

@@ -49,7 +49,7 @@ std::string write_checkpoint(const std::filesystem::path& folder, unsigned seed)
   std::filesystem::create_directory(folder);
   write_file_atomically(folder / "model.json", dump_json(net::model_file_to_json(description)));
   write_safetensors(folder / "model.safetensors", model.parameters(), {});
-  net::write_state_file(folder, "{}", {"model.json", "model.safetensors"});
+  net::write_state_file(folder, Json::object(), {"model.json", "model.safetensors"});
   return hash_of(model);
 }
 
