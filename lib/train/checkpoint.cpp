@@ -83,27 +83,26 @@ nn::Memory finite_memory(const TrainedNetwork& trained, std::int64_t steps) {
   return memory;
 }
 
-CheckpointTexts::CheckpointTexts(const net::ModelFile& description)
-    : model(dump_json(net::model_file_to_json(description))),
-      vocabulary(description.vocabulary_text) {}
-
-void write_checkpoint(const fs::path& folder, const CheckpointTexts& texts,
+void write_checkpoint(const fs::path& folder, const net::ModelFile& description,
                       const TrainedNetwork& trained, const TrainingState& state) {
   const nn::Memory memory = finite_memory(trained, state.step);
+  // If memory has run out, the destructor of a large JSON tree ends the process. The text is made
+  // before the folder, which would stay otherwise.
+  const std::string model = dump_json(net::model_file_to_json(description));
   AtomicFolder atomic(folder);
   const fs::path& temporary = atomic.temporary();
   const std::map<std::string, std::string> metadata = {{"step", std::to_string(state.step)}};
-  write_file_atomically(temporary / "model.json", texts.model);
+  write_file_atomically(temporary / "model.json", model);
   weights::write_safetensors(temporary / kWeights, trained.model().parameters(), metadata);
   weights::write_safetensors(temporary / kOptimizer, trained.moments(), metadata);
   weights::write_safetensors(temporary / kMemory, memory.named(), metadata);
 
-  const bool has_vocabulary = !texts.vocabulary.empty();
-  if (has_vocabulary) write_file_atomically(temporary / shard::kVocabularyFile, texts.vocabulary);
+  const std::string& vocabulary = description.vocabulary_text;
+  if (!vocabulary.empty()) write_file_atomically(temporary / shard::kVocabularyFile, vocabulary);
 
   TrainingState saved = state;
   saved.updates = trained.updates();
-  net::write_state_file(temporary, state_to_json(saved), covered_files(has_vocabulary));
+  net::write_state_file(temporary, state_to_json(saved), covered_files(!vocabulary.empty()));
   atomic.commit();
 }
 

@@ -21,17 +21,9 @@ namespace ql::train {
 // memory is gathered from all of them.
 nn::Memory finite_memory(const TrainedNetwork& trained, std::int64_t steps);
 
-// Holds the two files of a checkpoint that stay the same during a training run. Their texts are
-// made when the run begins, because model.json needs a JSON tree, whose destructor allocates RAM.
-// If RAM has run out, the destructor ends the process.
-struct CheckpointTexts {
-  CheckpointTexts(const net::ModelFile& description);  // NOLINT(google-explicit-constructor)
-  std::string model, vocabulary;  // texts of the two files; the second may be empty
-};
-
 // Creates or replaces `folder`. Throws Diverged as finite_memory() does, and then leaves the folder
 // unchanged.
-void write_checkpoint(const std::filesystem::path& folder, const CheckpointTexts& texts,
+void write_checkpoint(const std::filesystem::path& folder, const net::ModelFile& description,
                       const TrainedNetwork& trained, const TrainingState& state);
 
 // Reads only state.json, and verifies its checksum. Throws FormatError, SystemError or ConfigError.

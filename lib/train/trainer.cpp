@@ -2,8 +2,6 @@
 
 #include "train/trainer.h"
 
-#include <cmath>
-
 #include "base/process.h"
 #include "base/resources.h"
 #include "weights/weights.h"
@@ -327,7 +325,7 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   const bool last = folder == folder_.last();
   if (task_.is_first()) {
     log_->sync();
-    write_checkpoint(folder, texts_, *trained_, state_);
+    write_checkpoint(folder, description_, *trained_, state_);
   } else {
     // finite_memory() gathers the memory's rows from all processes, so each of them has to call it.
     finite_memory(*trained_, state_.step);

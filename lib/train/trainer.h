@@ -151,7 +151,6 @@ class TrainingRun {
   const TrainingTask task_;        // `slices` and `passes` of its config are those of with_slices()
   MemoryEstimate memory_;          // estimated before any of it is allocated
   net::ModelFile description_;
-  CheckpointTexts texts_;   // of description_
   const std::string unit_;  // unit_of_tokens() of the data
   std::unique_ptr<TrainedNetwork> trained_;
   TrainingState state_;

@@ -286,7 +286,6 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
       memory_(estimate_memory(task.network, own_config(task_), at::get_num_threads(),
                               {data.frame_bytes(), validation.tokens()})),
       description_(describe(task_, data)),
-      texts_(description_),
       unit_(unit_of_tokens(data.vocabulary().type)),
       trained_(make_trained_network(task.network, task_.config, task.compute, task.group)),
       line_("training", "steps", task.config.steps) {
