@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <stdexcept>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/row_products.h"
 #include "kernels/vector.h"
@@ -158,45 +158,40 @@ void multiply(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool
   machine::for_pieces(pieces, 1, multiply_piece, microseconds_of(a, b));
 }
 
-// Holds the elements of a parameter. `rounded` is the copy that products read, if there is one.
-struct ParameterMemory {
-  at::Tensor numbers, rounded;
+// A tensor of weights, by its storage, which all its views share, and its rounded copy. The list
+// has an entry for every living RoundedWeights.
+struct RoundedCopy {
+  c10::StorageImpl* storage;
+  at::Tensor rounded;
 };
+std::vector<RoundedCopy> rounded_copies;
 
-void delete_memory(void* memory) { delete static_cast<ParameterMemory*>(memory); }
-
-// Returns nullptr unless `tensor` is a parameter that make_parameter() made on the CPU, or a view
-// of such a parameter.
-ParameterMemory* memory_of(const at::Tensor& tensor) {
-  return tensor.storage().data_ptr().cast_context<ParameterMemory>(&delete_memory);
+// Returns the rounded copy of the tensor that `weight` is a part of; undefined if there is none.
+const at::Tensor& rounded_copy(const at::Tensor& weight) {
+  static const at::Tensor kNone;
+  for (const RoundedCopy& copy : rounded_copies) {
+    if (copy.storage == weight.storage().unsafeGetStorageImpl()) return copy.rounded;
+  }
+  return kNone;
 }
 
 }  // namespace
 
-at::Tensor make_parameter(at::IntArrayRef shape, const at::TensorOptions& options) {
-  at::Tensor parameter = at::zeros(shape, options);
-  if (parameter.is_cpu()) {
-    auto memory = std::make_unique<ParameterMemory>(ParameterMemory{parameter, {}});
-    parameter = at::for_blob(parameter.data_ptr(), shape)
-                    .context(memory.release(), &delete_memory)
-                    .options(options)
-                    .make_tensor();
-  }
-  return parameter.set_requires_grad(true);
+RoundedWeights::RoundedWeights(const at::Tensor& weights)
+    : storage_(weights.storage().unsafeGetStorageImpl()) {
+  rounded_copies.push_back({storage_, round_matrix(weights.view({1, -1}))});
 }
 
-void set_rounded(const at::Tensor& parameter, bool rounded) {
-  ParameterMemory* const memory = memory_of(parameter);
-  if (memory == nullptr || parameter.scalar_type() != at::kFloat) return;
-  memory->rounded = rounded ? round_matrix(memory->numbers.view({1, -1})) : at::Tensor();
+RoundedWeights::~RoundedWeights() {
+  const auto is_own = [this](const RoundedCopy& copy) { return copy.storage == storage_; };
+  rounded_copies.erase(std::find_if(rounded_copies.begin(), rounded_copies.end(), is_own));
 }
 
 at::Tensor weight_factor(const at::Tensor& weight, const at::Tensor& scales) {
-  const ParameterMemory* const memory = memory_of(weight);
-  const bool rounds = memory != nullptr && memory->rounded.defined();
-  if (scales.defined()) return rounds ? round_matrix(weight * scales) : weight * scales;
-  if (!rounds) return weight;
-  return memory->rounded.as_strided(weight.sizes(), weight.strides(), weight.storage_offset());
+  const at::Tensor& rounded = rounded_copy(weight);
+  if (scales.defined()) return rounded.defined() ? round_matrix(weight * scales) : weight * scales;
+  if (!rounded.defined()) return weight;
+  return rounded.as_strided(weight.sizes(), weight.strides(), weight.storage_offset());
 }
 
 at::Tensor to_operand(const at::Tensor& matrix, const at::Tensor& factor) {

@@ -2,30 +2,33 @@
 //
 // An operand is a matrix in the form that a matrix product takes: unchanged float32 or float64, or
 // rounded to bfloat16. A caller makes one operand for all products of a matrix, so that the matrix
-// is rounded once. The operand of a weight is rounded if its parameter has a rounded copy
-// (set_rounded()); every other matrix gets the precision of the operand that it is multiplied with.
-// A backward pass takes its precision from the operands that the forward pass kept. Products of
-// bfloat16 are summed in float32. Matrices are [rows, columns]; either each row or each column must
-// be contiguous.
+// is rounded once. The operand of a weight is rounded if the weight has a rounded copy
+// (RoundedWeights); every other matrix gets the precision of the operand that it is multiplied
+// with. A backward pass takes its precision from the operands that the forward pass kept. Products
+// of bfloat16 are summed in float32. Matrices are [rows, columns]; either each row or each column
+// must be contiguous.
 #pragma once
 
 #include <ATen/ATen.h>
 
 namespace ql::kernels {
 
-// Returns zeros that require a gradient. On the CPU, set_rounded() can attach a rounded copy to
-// their memory, which views and detached tensors share.
-at::Tensor make_parameter(at::IntArrayRef shape, const at::TensorOptions& options);
+// While an object of this class lives, products with parts of `weights` read a copy that is rounded
+// to bfloat16. `weights` is a contiguous float32 tensor on the CPU, and must not change. No product
+// may run while the object is made or destroyed.
+class RoundedWeights {
+ public:
+  explicit RoundedWeights(const at::Tensor& weights);
+  ~RoundedWeights();
+  RoundedWeights(RoundedWeights&&) = delete;
 
-// Makes the rounded copy of a float32 parameter on the CPU, or drops the copy; does nothing for
-// other tensors. While the copy exists, products read it instead of the parameter, so the parameter
-// must not change. No product may run during this call.
-void set_rounded(const at::Tensor& parameter, bool rounded);
+ private:
+  c10::StorageImpl* storage_;
+};
 
-// Returns the weight as an operand. If the weight is a parameter with a rounded copy, the operand
-// is this copy. If the weight is a view of such a parameter, the operand is the corresponding view
-// of the copy. If `scales` are defined, each column of the weight is multiplied by its scale before
-// rounding.
+// Returns the weight as an operand. If the weight is a part of a tensor that has a rounded copy,
+// the operand is the same part of the copy. If `scales` are defined, each column of the weight is
+// multiplied by its scale before rounding.
 at::Tensor weight_factor(const at::Tensor& weight, const at::Tensor& scales = {});
 
 // Returns the matrix as an operand, rounded if it is float32 and `factor` is bfloat16.

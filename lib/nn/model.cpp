@@ -46,6 +46,9 @@ static at::Tensor look_up_clusters(const Parameters& parameters, const at::Tenso
 }
 
 Model::Model(const net::Network& network, const at::TensorOptions& options)
+    : Model(network, options, at::Tensor()) {}
+
+Model::Model(const net::Network& network, const at::TensorOptions& options, const at::Tensor& all)
     : network_(network), options_(options) {
   network.check();
   if (network.vocab_size < 1) {
@@ -53,12 +56,14 @@ Model::Model(const net::Network& network, const at::TensorOptions& options)
                       fmt::format("expected at least 1, found {}", network.vocab_size),
                       "take it from the vocabulary of the training data");
   }
-  parameters_ = make_parameters(network, options);
+  parameters_ = make_parameters(network, options, all);
 }
+
+Model Model::with_shared_weights() const { return {network_, options_, parameters_.flat.all}; }
 
 std::int64_t Model::parameter_count() const {
   std::int64_t count = 0;
-  for (const NamedTensor& parameter : parameters_.named) count += parameter.tensor.numel();
+  for (const NamedTensor& parameter : parameters()) count += parameter.tensor.numel();
   return count;
 }
 
@@ -129,17 +134,11 @@ at::Tensor Model::loss(const at::Tensor& states, const at::Tensor& targets, doub
 }
 
 ModelPrecision::ModelPrecision(const Model& model, machine::Precision precision)
-    : model_(model), autocast_(model.options().device(), precision) {
-  const bool ours = machine::uses_kernels(model.parameters().front().tensor);
-  if (ours && precision == machine::Precision::kBfloat16) set_rounded(true);
-}
-
-ModelPrecision::~ModelPrecision() { set_rounded(false); }
-
-void ModelPrecision::set_rounded(bool rounded) const {
-  for (const NamedTensor& parameter : model_.parameters()) {
-    // Norms and most biases have one dimension, and are not operands of matrix products.
-    if (parameter.tensor.dim() > 1) kernels::set_rounded(parameter.tensor, rounded);
+    : autocast_(model.options().device(), precision) {
+  const at::Tensor& weights = model.weights().flat.all;
+  if (machine::uses_kernels(weights) && weights.scalar_type() == at::kFloat &&
+      precision == machine::Precision::kBfloat16) {
+    rounded_.emplace(weights);
   }
 }
 

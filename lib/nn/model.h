@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
+#include "kernels/product.h"
 #include "machine/device.h"
 #include "net/geometry.h"
 #include "net/network.h"
@@ -33,13 +35,16 @@ class Model {
   Model(const net::Network& network, const at::TensorOptions& options);
   Model(Model&&) = default;
   Model& operator=(Model&&) = default;
+  // Returns a model of the same weights, in the same memory. Its parameters have gradients of their
+  // own.
+  Model with_shared_weights() const;
 
   const net::Network& network() const { return network_; }
   const at::TensorOptions& options() const { return options_; }
   // Returns the parameters in a fixed order, with requires_grad set. Tied parameters appear once.
-  const std::vector<NamedTensor>& parameters() const { return parameters_.named; }
+  const std::vector<NamedTensor>& parameters() const { return parameters_.flat.named; }
   std::int64_t parameter_count() const;
-  // Returns the same parameters by role.
+  // Returns the same parameters by role, and as parts of one tensor.
   const Parameters& weights() const { return parameters_; }
 
   // Draws initial weights (paper, appendix E; nn/parameters.h). The same seed gives the same
@@ -71,6 +76,7 @@ class Model {
   at::Tensor loss(const at::Tensor& states, const at::Tensor& targets, double factor) const;
 
  private:
+  Model(const net::Network& network, const at::TensorOptions& options, const at::Tensor& all);
   at::Tensor check_ids(const at::Tensor& ids, const char* what) const;
   at::Tensor check_targets(const at::Tensor& states, const at::Tensor& targets) const;
 
@@ -81,20 +87,17 @@ class Model {
 
 // While an object of this class lives, matrix products with the weights of `model` use `precision`,
 // in this thread and in the pieces into which this thread divides its work (machine/threads.h). For
-// bfloat16 on the CPU, parameters get rounded copies (kernels/product.h), so the parameters must
-// not change before the object's end. On other devices LibTorch's autocast rounds. A model has at
+// bfloat16 on the CPU, the parameters get a rounded copy (kernels/product.h), so they must not
+// change before the object's end. On other devices LibTorch's autocast rounds. A model has at
 // most one such object at a time.
 class ModelPrecision {
  public:
   ModelPrecision(const Model& model, machine::Precision precision);
-  ~ModelPrecision();
   ModelPrecision(ModelPrecision&&) = delete;
 
  private:
-  void set_rounded(bool rounded) const;
-
-  const Model& model_;
   machine::Autocast autocast_;
+  std::optional<kernels::RoundedWeights> rounded_;
 };
 
 // The rest of this file runs a model at some segment and memory lengths.
@@ -117,6 +120,9 @@ class ModelAtLengths {
   // `model` must outlive this object; the model's weights may change. Throws ConfigError if the
   // lengths do not fit the network.
   ModelAtLengths(const Model& model, const net::Lengths& lengths);
+  // Shares the tables of `other`, whose model has the same network.
+  ModelAtLengths(const Model& model, const ModelAtLengths& other)
+      : model_(model), tables_(other.tables_) {}
 
   const Model& model() const { return model_; }
   const net::Geometry& geometry() const { return tables_.geometry; }

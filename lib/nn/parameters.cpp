@@ -9,10 +9,37 @@
 #include <functional>
 
 #include "kernels/dropout_kernel.h"
-#include "kernels/product.h"
 #include "net/cost.h"
 
 namespace ql::nn {
+
+static std::int64_t padded_size(const at::Tensor& tensor) {
+  constexpr std::int64_t kAlignment = FlatTensors::kAlignment;
+  return (tensor.numel() + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+FlatTensors make_flat(std::vector<NamedTensor> tensors, at::Tensor all) {
+  const at::NoGradGuard no_gradient;
+  const bool copies = !all.defined();
+  if (copies) {
+    std::int64_t size = 0;
+    for (const NamedTensor& named : tensors) size += padded_size(named.tensor);
+    all = at::zeros({size}, tensors.front().tensor.options().requires_grad(false));
+  }
+  std::int64_t begin = 0;
+  for (const NamedTensor& named : tensors) {
+    const at::Tensor& tensor = named.tensor;
+    const at::Tensor part = all.narrow(0, begin, tensor.numel()).view(tensor.sizes());
+    if (copies) part.copy_(tensor);
+    tensor.set_data(part);
+    begin += padded_size(tensor);
+  }
+  return {std::move(all), std::move(tensors)};
+}
+
+at::Tensor part_of(const at::Tensor& all, const at::Tensor& part) {
+  return all.narrow(0, part.storage_offset(), part.numel()).view(part.sizes());
+}
 
 using Add = std::function<at::Tensor(std::string, at::IntArrayRef)>;
 
@@ -55,11 +82,13 @@ static void add_vocabulary(const net::Network& network, Parameters& parameters, 
   }
 }
 
-Parameters make_parameters(const net::Network& network, const at::TensorOptions& options) {
+Parameters make_parameters(const net::Network& network, const at::TensorOptions& options,
+                           const at::Tensor& all) {
   Parameters parameters;
-  auto add = [&](std::string name, at::IntArrayRef shape) {
-    at::Tensor tensor = kernels::make_parameter(shape, options);
-    parameters.named.push_back({std::move(name), tensor});
+  std::vector<NamedTensor> named;
+  const auto add = [&](std::string name, at::IntArrayRef shape) {
+    at::Tensor tensor = at::zeros(shape, options).set_requires_grad(true);
+    named.push_back({std::move(name), tensor});
     return tensor;
   };
   const std::int64_t d_heads = network.n_head * network.d_head;
@@ -126,6 +155,7 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
             ? add(fmt::format("scales.{}.narrow.weight", scale), {network.d_model, width})
             : at::Tensor());
   }
+  parameters.flat = make_flat(std::move(named), all);
   return parameters;
 }
 
@@ -167,7 +197,7 @@ static at::Tensor normal_numbers(std::int64_t first, std::int64_t size, std::uin
 void initialise(Parameters& parameters, const net::Network& network, std::uint64_t seed) {
   const at::NoGradGuard no_grad;
   std::uint32_t number = 0;
-  for (NamedTensor& parameter : parameters.named) {
+  for (NamedTensor& parameter : parameters.flat.named) {
     ++number;
     const bool is_norm = parameter.name.find("layer_norm") != std::string::npos;
     const bool is_attention_bias =

@@ -18,6 +18,23 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
+// Holds named tensors that are parts of one tensor, so that one operation can work on all of them.
+// Each part begins at a multiple of kAlignment elements, because matrix products on a GPU need
+// aligned rows to be fast. Zeros fill the gaps.
+struct FlatTensors {
+  static constexpr std::int64_t kAlignment = 64;
+
+  at::Tensor all;                  // [elements]
+  std::vector<NamedTensor> named;  // contiguous views of `all`, one after another
+};
+
+// Makes the tensors, which have the same dtype and device, parts of one tensor: of `all`, or if
+// that is undefined, of a new tensor, which gets their values.
+FlatTensors make_flat(std::vector<NamedTensor> tensors, at::Tensor all = {});
+
+// Returns the part of `all` that corresponds to `part`, which is a part of a tensor of this size.
+at::Tensor part_of(const at::Tensor& all, const at::Tensor& part);
+
 // Parameters holds the parameters of a network by role. Names and shapes are those of the public
 // PyTorch Transformer-XL; the weights of linear layers are [outputs, inputs].
 
@@ -70,11 +87,13 @@ struct Parameters {
   std::vector<at::Tensor> narrowings;
 
   // This has every tensor above once, in a fixed order.
-  std::vector<NamedTensor> named;
+  FlatTensors flat;
 };
 
-// Returns zeros that require a gradient, in the dtype and on the device of `options`.
-Parameters make_parameters(const net::Network& network, const at::TensorOptions& options);
+// Returns zeros that require a gradient, in the dtype and on the device of `options`. If `all` is
+// given, the parameters share its memory: it is `flat.all` of such a network's parameters.
+Parameters make_parameters(const net::Network& network, const at::TensorOptions& options,
+                           const at::Tensor& all = {});
 
 // Draws initial values of the parameters (paper, appendix E, and the public Transformer-XL code).
 // Weights, embeddings, u and v are drawn from normal(0, init_std), layer norm weights from

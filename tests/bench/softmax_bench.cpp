@@ -75,7 +75,7 @@ struct SoftmaxProblem {
     parameters = nn::make_parameters(shape.network(), at::kFloat);
     {
       const at::NoGradGuard no_gradient;
-      for (const nn::NamedTensor& parameter : parameters.named) {
+      for (const nn::NamedTensor& parameter : parameters.flat.named) {
         at::Tensor tensor = parameter.tensor;
         tensor.normal_(0, 0.02);
       }
@@ -141,7 +141,7 @@ struct SoftmaxProblem {
     kernels::cross_entropy_sum(states, weights, targets, 1 / static_cast<double>(states.size(0)))
         .backward();
     states.mutable_grad().reset();
-    for (const nn::NamedTensor& parameter : parameters.named) {
+    for (const nn::NamedTensor& parameter : parameters.flat.named) {
       parameter.tensor.mutable_grad().reset();
     }
   }

@@ -32,14 +32,6 @@ at::Tensor as_floats(const at::Tensor& tensor) {
   return tensor.to(at::kFloat).detach().requires_grad_();
 }
 
-// Returns a parameter with a rounded copy.
-at::Tensor as_parameter(const at::Tensor& tensor) {
-  const at::Tensor parameter = kernels::make_parameter(tensor.sizes(), at::kFloat);
-  parameter.detach().copy_(tensor);
-  kernels::set_rounded(parameter, true);
-  return parameter;
-}
-
 bool is_close(const at::Tensor& found, const at::Tensor& expected, double tolerance) {
   const at::Tensor difference = (found.detach().to(at::kDouble) - expected).abs();
   return (difference <= tolerance * expected.abs().max()).all().item<bool>();
@@ -59,8 +51,9 @@ TEST_CASE("feed_forward: rounds its operands" * doctest::test_suite("numeric")) 
   const at::Tensor inner_weight = whole_numbers({19, 8}, 3),
                    outer_weight = whole_numbers({8, 19}, 300);
   const at::Tensor bias = whole_numbers({19}, 300);
-  const std::vector<at::Tensor> inputs = {as_floats(states), as_parameter(inner_weight),
-                                          as_floats(bias), as_parameter(outer_weight)};
+  const std::vector<at::Tensor> inputs = {as_floats(states), as_floats(inner_weight),
+                                          as_floats(bias), as_floats(outer_weight)};
+  const kernels::RoundedWeights inner(inputs[1]), outer(inputs[3]);
   const at::Tensor output = kernels::feed_forward(inputs[0], inputs[1], inputs[2], inputs[3], {});
   const std::vector<at::Tensor> gradients =
       torch::autograd::grad({output}, inputs, {gradient.to(at::kFloat)});
@@ -86,7 +79,8 @@ TEST_CASE("project_window: queries, keys and values come from rounded operands" 
   const at::Tensor by_queries = whole_numbers({batch, segment, heads, d_heads / heads}, 300);
   const at::Tensor by_others = whole_numbers({batch, length, 2, heads, d_heads / heads}, 300);
   const std::vector<at::Tensor> inputs = {as_floats(window.narrow(1, length - segment, segment)),
-                                          as_parameter(net)};
+                                          as_floats(net)};
+  const kernels::RoundedWeights copies_of_weight(inputs.back());
   const kernels::QueriesKeysValues found = kernels::project_window(
       inputs[0], window.to(at::kFloat), at::Tensor(), at::Tensor(), inputs[1], heads);
   const std::vector<at::Tensor> gradients =
@@ -120,7 +114,8 @@ TEST_CASE("cross_entropy: rounds its operands" * doctest::test_suite("numeric"))
   const at::Tensor weight = at::randn({ids, width}, at::kDouble) * 0.3;
   const at::Tensor bias = at::randn({ids}, at::kDouble) * 0.1;
   const at::Tensor targets = at::randint(ids, {rows}, at::kLong);
-  const std::vector<at::Tensor> inputs = {as_floats(states), as_parameter(weight), as_floats(bias)};
+  const std::vector<at::Tensor> inputs = {as_floats(states), as_floats(weight), as_floats(bias)};
+  const kernels::RoundedWeights copies_of_weight(inputs[1]);
   std::vector<at::Tensor> found;
   {
     const SoManyThreads three(3);  // they divide the rows
@@ -166,14 +161,16 @@ TEST_CASE("normalize_rows: rows are rounded in the pass that normalizes or sums 
   CHECK(copy.is_same(rows));
 }
 
-TEST_CASE("weight_factor: a parameter has a rounded copy, which its parts share") {
+TEST_CASE("RoundedWeights: products read the copy of a tensor and of its parts") {
   using kernels::weight_factor;
   at::manual_seed(5);
-  const at::Tensor weight = kernels::make_parameter({6, 4}, at::kFloat);
+  const at::Tensor weight = at::zeros({6, 4}).requires_grad_();
+  const at::Tensor other = at::randn({2, 2});
+  const kernels::RoundedWeights of_other(other);
   const at::Tensor scales = at::randn({4}).requires_grad_();
   const auto check = [&] {
     const at::NoGradGuard no_grad;
-    kernels::set_rounded(weight, true);
+    const kernels::RoundedWeights rounded(weight);
     const at::Tensor whole = weight_factor(weight);
     CHECK(at::equal(whole, weight.to(at::kBFloat16)));
     CHECK(weight_factor(weight).data_ptr() == whole.data_ptr());
@@ -198,11 +195,8 @@ TEST_CASE("weight_factor: a parameter has a rounded copy, which its parts share"
     weight.detach().copy_(at::randn({6, 4}));
     check();
   }
-  kernels::set_rounded(weight, false);
   CHECK(weight_factor(weight).is_same(weight));
-  const at::Tensor wide = kernels::make_parameter({2, 2}, at::kDouble);
-  kernels::set_rounded(wide, true);
-  CHECK(weight_factor(wide).is_same(wide));
+  CHECK(at::equal(weight_factor(other), other.to(at::kBFloat16)));
 }
 
 }  // namespace ql::test

@@ -89,9 +89,9 @@ TEST_CASE("project: a product and its gradients have the same bits for any threa
       CAPTURE(rows);
       CAPTURE(rounds);
       const at::Tensor states = at::randn({2, rows, 40}).requires_grad_();
-      const at::Tensor weight = kernels::make_parameter({300, 40}, at::kFloat);
-      weight.detach().normal_();
-      kernels::set_rounded(weight, rounds);
+      const at::Tensor weight = at::randn({300, 40}).requires_grad_();
+      std::optional<kernels::RoundedWeights> rounded;
+      if (rounds) rounded.emplace(weight);
       const at::Tensor bias = at::randn({300}).requires_grad_();
       const at::Tensor by_output = at::randn({2, rows, 300});
       const auto by_threads = [&](int threads) {

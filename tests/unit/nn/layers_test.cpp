@@ -83,10 +83,10 @@ test::Tensors run(const LayerCase& of, const test::Tensors& inputs, bool own) {
   const at::Tensor states = inputs[1].detach().clone().set_requires_grad(true);
   nn::Parameters parameters = nn::make_parameters(network, type);
   test::Tensors leaves = {states};
-  for (std::size_t i = 0; i < parameters.named.size(); ++i) {
+  for (std::size_t i = 0; i < parameters.flat.named.size(); ++i) {
     const at::NoGradGuard no_gradient;
-    parameters.named[i].tensor.copy_(inputs[3 + i]);
-    leaves.push_back(parameters.named[i].tensor);
+    parameters.flat.named[i].tensor.copy_(inputs[3 + i]);
+    leaves.push_back(parameters.flat.named[i].tensor);
   }
   nn::StepOptions step{true, 5, 6};
   step.through_memory = !own;
