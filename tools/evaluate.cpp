@@ -39,8 +39,9 @@ static void read_reset(const ql::Options& options, ql::eval::SweepOptions& sweep
 }
 
 static ql::eval::SweepOptions sweep_options(const ql::Options& options,
-                                            ql::machine::ProcessGroup* group) {
+                                            ql::machine::ProcessGroup& group) {
   ql::eval::SweepOptions sweep;
+  sweep.group = &group;
   QlevalInputs inputs = qleval_inputs(options);
   sweep.checkpoints = std::move(inputs.checkpoints);
   sweep.data = std::move(inputs.data);
@@ -51,7 +52,6 @@ static ql::eval::SweepOptions sweep_options(const ql::Options& options,
   sweep.chunk = options.integer("chunk");
   sweep.stride = options.has("stride") ? options.integer("stride") : 0;
   read_reset(options, sweep);
-  sweep.group = group;
   sweep.device = ql::machine::find_device(options.text("device"), group);
   sweep.precision = ql::machine::set_up_precision(
       sweep.device,
@@ -64,7 +64,7 @@ static ql::eval::SweepOptions sweep_options(const ql::Options& options,
 
 // Refuses evaluations that several processes cannot share.
 static void check_processes(const ql::Options& options, const ql::eval::SweepOptions& sweep) {
-  if (sweep.group == nullptr) return;
+  if (sweep.group->is_single()) return;
   options.refuse({"per", "per-token", "attention", "unigram", "stride", "reset"}, "--{}",
                  "works in a single process only", "run qleval without a launcher");
   if (std::any_of(sweep.data.begin(), sweep.data.end(), ql::shard::names_stream)) {
@@ -113,7 +113,7 @@ static void score_units(const ql::Options& options, const ql::eval::SweepOptions
   std::fputs((json ? ql::json_line(row) + "\n" : summary.lines(row)).c_str(), stderr);
 }
 
-static void evaluate(const ql::Options& options, ql::machine::ProcessGroup* group) {
+static void evaluate(const ql::Options& options, ql::machine::ProcessGroup& group) {
   const ql::eval::SweepOptions sweep = sweep_options(options, group);
   check_processes(options, sweep);
   if (!sweep.checkpoints.empty()) {
@@ -126,7 +126,7 @@ static void evaluate(const ql::Options& options, ql::machine::ProcessGroup* grou
 
   std::optional<ql::OutputStream> out;
   if (sweep.loss_file != "-") out.emplace("-", /*binary=*/false);
-  const bool silent = group != nullptr && !group->is_first();
+  const bool silent = !group.is_first();
   const auto print = [&out, silent](const std::string& text) {
     if (silent) return;
     if (out) {
@@ -151,7 +151,7 @@ static void evaluate(const ql::Options& options, ql::machine::ProcessGroup* grou
 static void run(const ql::Options& options) {
   ql::machine::run_in_processes(
       std::chrono::seconds(options.integer("timeout")),
-      [&](ql::machine::ProcessGroup* group) { evaluate(options, group); });
+      [&](ql::machine::ProcessGroup& group) { evaluate(options, group); });
 }
 
 int main(int argc, char** argv) { return ql::run_tool(qleval_table, argc, argv, run); }

@@ -17,6 +17,7 @@
 #include "eval/units.h"
 #include "generate/generator.h"
 #include "machine/device.h"
+#include "machine/process_group.h"
 #include "machine/threads.h"
 #include "net/model_file.h"
 #include "shard/same_vocabulary.h"
@@ -200,9 +201,11 @@ void generate_text(const Options& options) {
   machine::set_up_threads(static_cast<int>(options.integer("threads")));
   const std::string folder = options.text("model");
   const net::ModelFile description = net::read_model_file(folder);
-  const c10::Device device = machine::find_device(options.text("device"));
+  const c10::Device device =
+      machine::find_device(options.text("device"), machine::ProcessGroup::single());
   const machine::Precision precision = machine::set_up_precision(
-      device, value_named<machine::Precision>(options.text("precision"), "--precision"));
+      device, value_named<machine::Precision>(options.text("precision"), "--precision"),
+      machine::ProcessGroup::single());
   if (options.text("precision") == "auto") log_info("precision: {}", to_text(precision));
   const nn::Model model = weights::load_model(folder, at::TensorOptions(at::kFloat).device(device));
   const nn::ModelAtLengths at_lengths(model, lengths_of(options, model.network().lengths));

@@ -39,7 +39,7 @@ train::Start start_of(const Options& options) {
   return options.flag("force") ? train::Start::kForce : train::Start::kNew;
 }
 
-train::ComputeDevice compute_device_of(const Options& options, const machine::ProcessGroup* group) {
+train::ComputeDevice compute_device_of(const Options& options, const machine::ProcessGroup& group) {
   const train::ComputeDevice compute{machine::find_device(options.text("device"), group),
                                      !options.flag("eager")};
   if (options.flag("eager") && compute.device.is_cpu()) {
@@ -113,17 +113,17 @@ Settings read_settings(const Options& options) {
   return settings;
 }
 
-void train(const Options& options, machine::ProcessGroup* group) {
+void train(const Options& options, machine::ProcessGroup& group) {
   const Settings settings = read_settings(options);
   const train::ComputeDevice compute = compute_device_of(options, group);
   shard::MultiReader data(settings.data);
   shard::MultiReader validation(settings.validation);
 
   train::TrainingTask task;
+  task.group = &group;
   task.run = options.text("output");
   task.start = start_of(options);
   task.compute = compute;
-  task.group = group;
   task.config = settings.training;
   task.named = settings.named;
   const machine::Precision precision =
@@ -144,7 +144,7 @@ void train(const Options& options, machine::ProcessGroup* group) {
 
 void run(const Options& options) {
   machine::run_in_processes(std::chrono::seconds(options.integer("timeout")),
-                            [&](machine::ProcessGroup* group) { train(options, group); });
+                            [&](machine::ProcessGroup& group) { train(options, group); });
 }
 
 }  // namespace

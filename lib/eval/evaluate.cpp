@@ -114,7 +114,7 @@ static Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSo
     const std::int64_t begin = part.read_from * segment;
     const std::int64_t end = std::min(part.end * segment + 1, source.tokens);
     EvaluationOptions alone = options;
-    alone.group = nullptr;
+    alone.group = &machine::ProcessGroup::single();
     alone.first_target = (part.score_from - part.read_from) * segment + 1;
     alone.progress = [&](std::int64_t targets) {
       group.check_for_stop();
@@ -155,8 +155,8 @@ Evaluation evaluate(const nn::Model& model, const TokenSource& source,
   const nn::ModelAtLengths at_lengths(model, options.lengths);
   check_length(source);
   const auto start = std::chrono::steady_clock::now();
-  Evaluation result = options.group != nullptr ? evaluate_shared(at_lengths, source, options)
-                                               : evaluate_alone(at_lengths, source, options);
+  Evaluation result = options.group->is_single() ? evaluate_alone(at_lengths, source, options)
+                                                 : evaluate_shared(at_lengths, source, options);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   result.seconds = elapsed.count();
   return result;

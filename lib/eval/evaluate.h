@@ -144,8 +144,8 @@ struct EvaluationOptions {
   // The processes of a group share the work: each process scores one part of the stream
   // (eval/stream_parts.h). Before this part it reads the earlier segments on which the scores
   // depend. All processes return the same sums. In each process, `sink` gets only the targets of
-  // that process's part.
-  machine::ProcessGroup* group = nullptr;
+  // that process's part. Never null.
+  machine::ProcessGroup* group = &machine::ProcessGroup::single();
 };
 
 // Returns true if a segment sees more than its own tokens.

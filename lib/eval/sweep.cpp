@@ -170,7 +170,7 @@ void run_checkpoint(const Checkpoint& checkpoint, const std::vector<DataSet>& da
                     const SweepOptions& options, const std::function<void(const Json&)>& row) {
   const nn::Model model =
       weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
-  if (options.group != nullptr) {
+  if (!options.group->is_single()) {
     options.group->require_same({{"-m", "weights with hash " + weights::hash_of(model)}}, kSameJob);
   }
   const nn::ModelPrecision precision(model, options.precision);
@@ -289,7 +289,7 @@ void run_sweep(const SweepOptions& options, const std::function<void(const Json&
                        recorded_or_size(model.vocabulary, model.network.vocab_size), data.back());
     }
   }
-  if (options.group != nullptr) require_same_job(options, checkpoints, data);
+  if (!options.group->is_single()) require_same_job(options, checkpoints, data);
   std::optional<DataSet> training;
   if (options.unigram) {
     training = open_data(*options.unigram);

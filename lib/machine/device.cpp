@@ -198,7 +198,7 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
   return local_rank;
 }
 
-at::Device find_device(const std::string& name, const ProcessGroup* group) {
+at::Device find_device(const std::string& name, const ProcessGroup& group) {
   if (name == "cpu") {
     vector_version();  // reports a bad QL_VECTOR_VERSION now, not when the first kernel runs
     return at::kCPU;
@@ -210,9 +210,8 @@ at::Device find_device(const std::string& name, const ProcessGroup* group) {
   }
   const c10::impl::DeviceGuardImplInterface* cuda =
       c10::impl::hasDeviceGuardImpl(at::kCUDA) ? c10::impl::getDeviceGuardImpl(at::kCUDA) : nullptr;
-  const int number = choose_gpu(name, cuda == nullptr ? 0 : cuda->deviceCount(),
-                                group == nullptr ? 0 : group->local_rank(),
-                                group == nullptr ? 1 : group->local_size());
+  const int number = choose_gpu(name, cuda == nullptr ? 0 : cuda->deviceCount(), group.local_rank(),
+                                group.local_size());
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(number));
   // An allocation of pinned memory names no device. Without this call it would take memory of the
   // first GPU.
@@ -226,7 +225,7 @@ std::string products_on_cpu(Precision precision) {
                                                           : "bfloat16 emulated in float32";
 }
 
-Precision set_up_precision(const at::Device& device, Precision wanted, ProcessGroup* group) {
+Precision set_up_precision(const at::Device& device, Precision wanted, ProcessGroup& group) {
   const auto rounds = [] { return bfloat16_products() != Bfloat16Products::kNone; };
   const Precision precision = wanted != Precision::kAuto ? wanted
                               : !device.is_cpu()         ? fastest_of_gpu()
@@ -244,11 +243,9 @@ Precision set_up_precision(const at::Device& device, Precision wanted, ProcessGr
         fmt::format("{} needs a GPU: the CPU supports float32 and bfloat16", to_text(precision)),
         "add --device cuda, or give --precision float32 or auto");
   }
-  if (group != nullptr) {
-    group->require_same(
-        {{"--precision", device.is_cpu() ? products_on_cpu(precision) : to_text(precision)}},
-        "give all processes the same --precision, one that all their processors have");
-  }
+  group.require_same(
+      {{"--precision", device.is_cpu() ? products_on_cpu(precision) : to_text(precision)}},
+      "give all processes the same --precision, one that all their processors have");
   at::globalContext().setAllowTF32CuBLAS(precision == Precision::kTf32);
   return precision;
 }

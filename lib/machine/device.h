@@ -86,7 +86,7 @@ class ProcessGroup;
 // device. Throws UsageError for other names, for a GPU if LibTorch was built without CUDA, and if
 // choose_gpu() finds no GPU for this process. These errors name --device. For "cpu", throws the
 // errors of vector_version().
-c10::Device find_device(const std::string& name, const ProcessGroup* group = nullptr);
+c10::Device find_device(const std::string& name, const ProcessGroup& group);
 
 // Returns the number of the GPU that find_device() chooses for process `local_rank` of `local_size`
 // processes on this machine, if this process sees `gpus` GPUs. A launcher may show each process
@@ -99,8 +99,7 @@ int choose_gpu(const std::string& name, int gpus, int local_rank, int local_size
 // float32, and also bfloat16 unless bfloat16_products() is kNone. All processes of `group` have to
 // call this function together. Throws Error if their precisions differ, or if products_on_cpu()
 // differs between their CPUs.
-Precision set_up_precision(const c10::Device& device, Precision wanted,
-                           ProcessGroup* group = nullptr);
+Precision set_up_precision(const c10::Device& device, Precision wanted, ProcessGroup& group);
 
 // Returns a description, for the log, of how the CPU computes matrix products of this precision.
 std::string products_on_cpu(Precision precision);

@@ -37,8 +37,8 @@ constexpr std::chrono::seconds kLook{1};
 // Schedulers kill a process 30 seconds after the signal.
 constexpr std::chrono::seconds kLastWait{10};
 
-// A GlooSum begins to add up tensors by Gloo, in place.
-using GlooSum = std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>&)>;
+// A GlooSum begins to add up a tensor by Gloo, in place.
+using GlooSum = std::function<c10::intrusive_ptr<c10d::Work>(const at::Tensor&)>;
 
 #ifdef QL_GLOO
 
@@ -53,8 +53,9 @@ GlooSum connect_gloo(const Store& store, const LaunchedProcess& process, const s
     options->threads = 1;
     const auto gloo =
         c10::make_intrusive<c10d::ProcessGroupGloo>(store, process.rank, process.size, options);
-    return [gloo](std::vector<at::Tensor>& tensors) {
-      return tensors.size() == 1 ? gloo->allreduce(tensors) : gloo->allreduce_coalesced(tensors);
+    return [gloo](const at::Tensor& tensor) {
+      std::vector<at::Tensor> in_place = {tensor};
+      return gloo->allreduce(in_place);
     };
   } catch (const std::exception& error) {
     throw Error(process_name(process.rank, process.size),
@@ -192,9 +193,16 @@ struct ProcessGroup::Others {
   Clock::time_point looked_at = Clock::now();
 };
 
+ProcessGroup::ProcessGroup() = default;
+
+ProcessGroup& ProcessGroup::single() {
+  static ProcessGroup group;
+  return group;
+}
+
 ProcessGroup::ProcessGroup(const LaunchedProcess& process, std::chrono::seconds patience)
     : others_(std::make_unique<Others>(process, patience)) {
-  run_in_group(this, [&] {
+  run_in_group(*this, [&] {
     Job& job = others_->job;
     job.meet(patience);
     process_ = job.process();
@@ -212,22 +220,24 @@ ProcessGroup::~ProcessGroup() = default;
 
 void ProcessGroup::check_for_stop() {
   ql::check_for_stop();
+  if (!others_) return;
   if (Clock::now() < others_->looked_at + kLook) return;
   others_->looked_at = Clock::now();
   if (const int signal = others_->job.check(false); signal != 0) throw Interrupted(signal);
 }
 
 void ProcessGroup::publish_failure(const std::exception& error) noexcept {
-  others_->job.end(error);
+  if (others_) others_->job.end(error);
 }
 
-ProcessGroup::Wait ProcessGroup::start_sum(std::vector<at::Tensor> tensors) {
-  if (others_->device && !tensors.front().is_cpu()) {
-    others_->device->enqueue(tensors.front());
+ProcessGroup::Wait ProcessGroup::start_sum(const at::Tensor& tensor) {
+  if (!others_) return [] {};
+  if (others_->device && !tensor.is_cpu()) {
+    others_->device->enqueue(tensor);
     return [] {};
   }
   ++others_->pending;
-  return [others = others_.get(), work = (*others_->gloo_sum)(tensors)] {
+  return [others = others_.get(), work = (*others_->gloo_sum)(tensor)] {
     while (!work->isCompleted()) {
       try {
         work->wait(kLook);
@@ -245,7 +255,7 @@ ProcessGroup::Wait ProcessGroup::start_sum(std::vector<at::Tensor> tensors) {
 }
 
 void ProcessGroup::join_device(const at::Device& device) {
-  if (device.is_cpu()) return;
+  if (!others_ || device.is_cpu()) return;
   const std::string address = from_first(device_sum_address(device, is_first()));
   try {
     others_->device = within(others_->patience, false, [=, rank = rank(), size = size()] {
@@ -264,7 +274,7 @@ void ProcessGroup::join_device(const at::Device& device) {
 // A GPU that waits for a lost process never stops waiting. Then this process cannot end in good
 // order, so std::_Exit() ends it.
 void ProcessGroup::await_device() {
-  if (!others_->device) return;
+  if (!others_ || !others_->device) return;
   others_->device->wait_for_begin();
   const auto begin = Clock::now();
   auto looked_at = begin;
@@ -288,6 +298,7 @@ void ProcessGroup::await_device() {
 // Adds up the bit patterns as integers. Only the owner of a row adds bits of this row, and the
 // other processes add zeros. So not even the sign of a zero changes.
 at::Tensor ProcessGroup::all_rows(const at::Tensor& own, std::int64_t rows) {
+  if (!others_) return own;
   std::vector<std::int64_t> shape = own.sizes().vec();
   shape[0] = rows;
   at::Tensor all = at::zeros(shape, own.options().device(at::kCPU));
@@ -304,6 +315,7 @@ std::int64_t ProcessGroup::from_first(std::int64_t value) {
 }
 
 std::vector<std::string> ProcessGroup::gather(const std::string& text) {
+  if (!others_) return {text};
   const at::Tensor lengths = at::zeros({size()}, at::kLong);
   auto* length = lengths.data_ptr<std::int64_t>();
   length[rank()] = static_cast<std::int64_t>(text.size());
@@ -349,26 +361,28 @@ int ProcessGroup::agree_on_stop(int signal_number, double* clock) {
   return first == kStopSignals.end() ? 0 : *first;
 }
 
-void run_in_group(ProcessGroup* group, const std::function<void()>& work) {
+void run_in_group(ProcessGroup& group, const std::function<void()>& work) {
   try {
     work();
   } catch (const std::exception& error) {
-    if (group != nullptr) group->publish_failure(error);
+    group.publish_failure(error);
     throw;
   }
 }
 
 void run_in_processes(std::chrono::seconds patience,
-                      const std::function<void(ProcessGroup* group)>& work) {
+                      const std::function<void(ProcessGroup& group)>& work) {
   const std::optional<LaunchedProcess> process = find_launched_process();
-  std::unique_ptr<ProcessGroup> group;
   if (process && process->size > 1) {
-    group = std::make_unique<ProcessGroup>(*process, patience);
+    ProcessGroup group(*process, patience);
     if (process->rank > 0) set_log_level(LogLevel::kQuiet);
-  } else if (process && process->job.empty() && process->address != LaunchedProcess().address) {
+    run_in_group(group, [&] { work(group); });
+    return;
+  }
+  if (process && process->job.empty() && process->address != LaunchedProcess().address) {
     listen_for_others(*process, patience);  // a user started this process without a launcher
   }
-  run_in_group(group.get(), [&] { work(group.get()); });
+  work(ProcessGroup::single());
 }
 
 RowRange ProcessGroup::share_of(std::int64_t rows) const {
@@ -380,10 +394,6 @@ RowRange ProcessGroup::share_of(std::int64_t rows) const {
   }
   const std::int64_t first = rows * rank() / size();
   return {first, rows * (rank() + 1) / size() - first};
-}
-
-RowRange own_rows(const ProcessGroup* group, std::int64_t rows) {
-  return group != nullptr ? group->share_of(rows) : RowRange{0, rows};
 }
 
 }  // namespace ql::machine

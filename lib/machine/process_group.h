@@ -1,6 +1,6 @@
-// Adds up tensors over several processes that compute together. A sum has the same bits in each
-// process. c10d's Gloo computes the sums of tensors on the CPU, and NCCL computes the sums of
-// tensors on GPUs.
+// Adds up tensors over the processes that compute together; a single process is a group of one. A
+// sum has the same bits in each process. c10d's Gloo computes the sums of tensors on the CPU, and
+// NCCL computes the sums of tensors on GPUs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,6 +29,8 @@ using Fact = std::pair<std::string, std::string>;
 // process to stop, and the others do not make the same call soon.
 class ProcessGroup {
  public:
+  // Makes a group of one process, which never waits.
+  ProcessGroup();
   // Waits for all processes that were launched together. In this and every later call, a process
   // may let the others wait for `patience`. Throws Error when a process does not come, and
   // Interrupted when a signal asks one of the processes to stop.
@@ -36,21 +38,24 @@ class ProcessGroup {
   ~ProcessGroup();
   ProcessGroup(ProcessGroup&&) = delete;
 
+  // Returns the group of one process that functions use unless they are given another group.
+  static ProcessGroup& single();
+
   int rank() const { return process_.rank; }
   int size() const { return process_.size; }
   int local_rank() const { return process_.local_rank; }  // among the processes on this machine
   int local_size() const { return process_.local_size; }  // processes on this machine
   bool is_first() const { return rank() == 0; }
+  bool is_single() const { return size() == 1; }
 
   // A Wait function waits for the end of a sum. The caller of start_sum() has to call it before
   // anything reads the tensors, and before the group is destroyed.
   using Wait = std::function<void()>;
-  // Collective. Adds up contiguous tensors of one type in place, over all processes. Tensors on the
-  // CPU are sent together; on the device of join_device(), `tensors` has one tensor. A sum on a GPU
-  // is only enqueued, on the current stream, so work that is enqueued later on this stream finds
-  // the result.
-  Wait start_sum(std::vector<at::Tensor> tensors);
-  void sum(const at::Tensor& tensor) { start_sum({tensor})(); }
+  // Collective. Adds up a contiguous tensor in place, over all processes. It is on the CPU or on
+  // the device of join_device(). A sum on a GPU is only enqueued, on the current stream, so work
+  // that is enqueued later on this stream finds the result.
+  Wait start_sum(const at::Tensor& tensor);
+  void sum(const at::Tensor& tensor) { start_sum(tensor)(); }
 
   // Collective. From now on sums of tensors on `device` are possible; sums on the CPU always are.
   // Throws UsageError when LibTorch has no NCCL, and Error when NCCL does not connect the GPUs.
@@ -61,8 +66,8 @@ class ProcessGroup {
   void await_device();
 
   // Collective. Gathers the rows of all processes: `own` [share_of(rows).count, ...] holds the rows
-  // of this process, in float32 on any device. The result [rows, ...] is on the CPU; each row has
-  // the same bits as in the process that owns the row.
+  // of this process, in float32 on any device. The result [rows, ...] is on the CPU, or in a group
+  // of one `own` itself; each row has the same bits as in the process that owns the row.
   at::Tensor all_rows(const at::Tensor& own, std::int64_t rows);
   // Collective. Returns the argument of the first process.
   std::string from_first(const std::string& text) { return gather(is_first() ? text : "")[0]; }
@@ -93,19 +98,16 @@ class ProcessGroup {
 
  private:
   struct Others;
-  std::unique_ptr<Others> others_;
+  std::unique_ptr<Others> others_;  // absent in a group of one
   LaunchedProcess process_;
 };
 
-// Returns this process's part of `rows` rows: group->share_of(rows), or all rows without a group.
-RowRange own_rows(const ProcessGroup* group, std::int64_t rows);
-
 // Runs `work`. An exception that `work` throws ends the other processes of the group, too.
-void run_in_group(ProcessGroup* group, const std::function<void()>& work);
+void run_in_group(ProcessGroup& group, const std::function<void()>& work);
 
-// Runs work(group) in this process, in the group of all processes that the launcher started.
-// `group` is null for a single process. Only the first process prints messages, except for errors.
+// Runs work(group) in this process, in the group of all processes that the launcher started. Only
+// the first process prints messages, except for errors.
 void run_in_processes(std::chrono::seconds patience,
-                      const std::function<void(ProcessGroup* group)>& work);
+                      const std::function<void(ProcessGroup& group)>& work);
 
 }  // namespace ql::machine

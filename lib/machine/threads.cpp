@@ -138,7 +138,9 @@ void set_threads(int threads) {
   if (find_blas().openblas && set_openblas_threads() != nullptr) set_openblas_threads()(threads);
 }
 
-ThreadSetup set_up_threads(int threads, const ProcessGroup* group) {
+ThreadSetup set_up_threads(int threads) { return set_up_threads(threads, ProcessGroup::single()); }
+
+ThreadSetup set_up_threads(int threads, const ProcessGroup& group) {
   if (threads > kMostThreads) {
     throw UsageError("--threads",
                      fmt::format("expected at most {}, found {}", kMostThreads, threads));
@@ -149,7 +151,7 @@ ThreadSetup set_up_threads(int threads, const ProcessGroup* group) {
   c10::SetStackTraceFetcher([] { return std::string(); });
   ThreadSetup setup;
   const std::optional<LaunchedProcess> process = find_launched_process();
-  const int sharing = group != nullptr ? group->local_size() : process ? process->local_size : 1;
+  const int sharing = !group.is_single() ? group.local_size() : process ? process->local_size : 1;
   setup.threads = threads > 0 ? threads : std::max(1, usable_cores() / sharing);
   const Blas blas = find_blas();
   setup.blas = blas.name;

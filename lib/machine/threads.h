@@ -46,12 +46,13 @@ struct ThreadSetup {
 
 // Sets the number of threads of LibTorch and of its BLAS. 0 stands for usable_cores()
 // (base/resources.h) divided by the number of processes on this machine. The number of processes
-// comes from `group`, or without a group from base/launched_process.h. Also makes OpenBLAS use
+// comes from `group`, or for a group of one from base/launched_process.h. Also makes OpenBLAS use
 // kernels that suit the processor, calls keep_freed_memory(), and measures the speed of the BLAS
 // for some milliseconds. Logs a warning with the remedy if the BLAS is slow or has a second pool of
 // threads. Call this function before the first tensor operation. Throws UsageError above 1024
 // threads.
-ThreadSetup set_up_threads(int threads, const ProcessGroup* group = nullptr);
+ThreadSetup set_up_threads(int threads);
+ThreadSetup set_up_threads(int threads, const ProcessGroup& group);
 
 // Sets the number of threads of LibTorch and of its BLAS, and nothing else.
 void set_threads(int threads);

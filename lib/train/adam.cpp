@@ -1,14 +1,22 @@
-// Updates blocks of weights, selects the parameters that weight decay acts on, and adapts the
-// factor that scales the loss.
+// Implements Adam by a kernel for blocks of weights, and by ATen's operations, and selects the
+// parameters that weight decay acts on.
 
 #include "train/adam.h"
 
 #include <ATen/Dispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/version.h>
 
 #include <cmath>
 
 #include "kernels/vector.h"
 #include "machine/threads.h"
+
+// ATen's fused kernel reads and writes weights and moments only once. From LibTorch 2.3 on, it
+// accepts a learning rate on the device.
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
+#define QL_FUSED_ADAM
+#endif
 
 namespace ql::train {
 
@@ -53,76 +61,121 @@ bool decays(const std::string& name, DecayOn on) {
   return !has("bias") && !has("layer_norm.") && !has("word_emb.emb_layers.") && !has(".r_emb");
 }
 
-Adam::Adam(std::vector<nn::NamedTensor> parameters, const AdamOptions& options)
-    : parameters_(std::move(parameters)), options_(options) {
-  for (const nn::NamedTensor& parameter : parameters_) {
-    const at::Tensor& tensor = parameter.tensor;
-    if (!tensor.is_contiguous() || !tensor.device().is_cpu() || !tensor.is_floating_point()) {
-      throw std::invalid_argument("Adam: " + parameter.name +
-                                  " is not a contiguous floating-point tensor on the CPU");
+Adam::Adam(nn::FlatTensors parameters, const AdamOptions& options, bool by_kernel)
+    : parameters_(std::move(parameters)),
+      options_(options),
+      by_kernel_(by_kernel),
+      blocks_(blocks_of(parameters_)) {
+  first_ = at::zeros_like(parameters_.all);
+  second_ = at::zeros_like(parameters_.all);
+  for (const auto& [moment, all] :
+       {std::pair("first_moment.", first_), std::pair("second_moment.", second_)}) {
+    for (const nn::NamedTensor& parameter : parameters_.named) {
+      moments_.push_back({moment + parameter.name, nn::part_of(all, parameter.tensor)});
     }
   }
-  for (const char* moment : {"first_moment.", "second_moment."}) {
-    for (const auto& [name, tensor] : parameters_) {
-      moments_.push_back(
-          {moment + name, at::zeros(tensor.sizes(), tensor.options().requires_grad(false))});
+  if (!by_kernel_ && options_.weight_decay > 0) {
+    decayed_ = at::zeros_like(parameters_.all);
+    for (const nn::NamedTensor& parameter : parameters_.named) {
+      if (decays(parameter.name, options_.decay_on)) {
+        nn::part_of(decayed_, parameter.tensor).fill_(1);
+      }
     }
   }
+  steps_ = at::zeros({}, parameters_.all.options().dtype(at::kDouble));
 }
 
-void Adam::step(double learning_rate, double gradient_scale) {
-  ++steps_;
-  const double correction1 = 1 - std::pow(options_.beta1, static_cast<double>(steps_));
-  const double correction2 = 1 - std::pow(options_.beta2, static_cast<double>(steps_));
-  for (std::size_t p = 0; p < parameters_.size(); ++p) {
-    at::Tensor& parameter = parameters_[p].tensor;
-    const at::Tensor& first_moment = moments_[p].tensor;
-    const at::Tensor& second_moment = moments_[parameters_.size() + p].tensor;
-    const at::Tensor gradient = parameter.grad().defined()
-                                    ? parameter.grad().contiguous()
-                                    : at::zeros(parameter.sizes(), first_moment.options());
-    const std::int64_t elements = parameter.numel();
-    const double decay = decays(parameters_[p].name, options_.decay_on) ? options_.weight_decay : 0;
-    AT_DISPATCH_FLOATING_TYPES(parameter.scalar_type(), "adam", [&] {
-      const Update<scalar_t> constants{static_cast<scalar_t>(1 - options_.beta1),
-                                       static_cast<scalar_t>(1 - options_.beta2),
-                                       static_cast<scalar_t>(gradient_scale),
-                                       static_cast<scalar_t>(learning_rate / correction1),
-                                       static_cast<scalar_t>(1 / std::sqrt(correction2)),
-                                       static_cast<scalar_t>(options_.epsilon),
-                                       static_cast<scalar_t>(learning_rate * decay)};
-      scalar_t* weight = parameter.data_ptr<scalar_t>();
-      const scalar_t* slope = gradient.data_ptr<scalar_t>();
-      scalar_t* first = first_moment.data_ptr<scalar_t>();
-      scalar_t* second = second_moment.data_ptr<scalar_t>();
-      const auto update_blocks = [&](std::int64_t begin, std::int64_t end) {
-        const std::int64_t start = begin * kBlock;
-        const std::int64_t count = std::min(end * kBlock, elements) - start;
-        update(constants, weight + start, slope + start, first + start, second + start, count);
-      };
-      // The weight, its gradient and its two moments are read; all except the gradient are written.
-      const double bytes = 7 * static_cast<double>(parameter.nbytes());
-      machine::for_parts(block_count(elements), machine::microseconds_of(0, bytes), update_blocks);
-    });
-    parameter.mutable_grad().reset();
+void Adam::step(const Gradient& gradient, const at::Tensor& gradient_scale,
+                const at::Tensor& learning_rate, const at::Tensor& applies) {
+  const at::NoGradGuard no_gradient;
+  if (!by_kernel_) {
+    step_by_operations(gradient.front().values, gradient_scale, learning_rate, applies);
+  } else if (applies.item<bool>()) {
+    step_by_kernel(gradient, gradient_scale.item<double>(), learning_rate.item<double>());
   }
+  steps_.add_(applies);
 }
 
-double clip_scale(double norm, double clip) { return clip > 0 && norm > clip ? clip / norm : 1.0; }
-
-LossScale::LossScale(bool adapts, const at::Device& device)
-    : adapts_(adapts), state_(at::zeros({2}, at::TensorOptions(at::kFloat).device(device))) {
-  state_.select(0, 0).fill_(adapts ? kFirst : 1);
+void Adam::step_by_kernel(const Gradient& gradient, double gradient_scale, double learning_rate) {
+  const auto number = static_cast<double>(steps() + 1);
+  const double correction1 = 1 - std::pow(options_.beta1, number);
+  const double correction2 = 1 - std::pow(options_.beta2, number);
+  std::vector<double> decay;  // of each parameter
+  for (const nn::NamedTensor& parameter : parameters_.named) {
+    const bool acts = decays(parameter.name, options_.decay_on);
+    decay.push_back(acts ? learning_rate * options_.weight_decay : 0);
+  }
+  const at::Tensor& weights = parameters_.all;
+  AT_DISPATCH_FLOATING_TYPES(weights.scalar_type(), "adam", [&] {
+    const Update<scalar_t> constants{static_cast<scalar_t>(1 - options_.beta1),
+                                     static_cast<scalar_t>(1 - options_.beta2),
+                                     static_cast<scalar_t>(gradient_scale),
+                                     static_cast<scalar_t>(learning_rate / correction1),
+                                     static_cast<scalar_t>(1 / std::sqrt(correction2)),
+                                     static_cast<scalar_t>(options_.epsilon),
+                                     0};
+    auto* weight = weights.data_ptr<scalar_t>();
+    const std::vector<const scalar_t*> slopes = places_of<scalar_t>(blocks_, gradient);
+    auto *first = first_.data_ptr<scalar_t>(), *second = second_.data_ptr<scalar_t>();
+    const auto update_blocks = [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const Block& block = blocks_[static_cast<std::size_t>(i)];
+        Update<scalar_t> of_block = constants;
+        of_block.decay = static_cast<scalar_t>(decay[block.parameter]);
+        update(of_block, weight + block.begin, slopes[static_cast<std::size_t>(i)],
+               first + block.begin, second + block.begin, block.count);
+      }
+    };
+    // The weight, its gradient and its two moments are read; all except the gradient are written.
+    const double bytes = 7 * static_cast<double>(weights.nbytes());
+    machine::for_parts(static_cast<std::int64_t>(blocks_.size()),
+                       machine::microseconds_of(0, bytes), update_blocks);
+  });
 }
 
-void LossScale::update(const at::Tensor& finite) {
-  if (!adapts_) return;
-  const at::Tensor old = factor(), steps = state_.select(0, 1) + 1;
-  const at::Tensor doubles = finite.logical_and(steps.ge(kStepsToDouble));
-  const at::Tensor raised = at::where(doubles, (old * 2).clamp_max(kLargest), old);
-  const at::Tensor next = at::where(finite, raised, (old / 2).clamp_min(1));
-  const at::Tensor stays = finite.logical_and(doubles.logical_not());
-  state_.copy_(at::stack({next, steps * stays}));
+void Adam::step_by_operations(const at::Tensor& gradient, const at::Tensor& gradient_scale,
+                              const at::Tensor& learning_rate, const at::Tensor& applies) {
+  at::Tensor& weights = parameters_.all;
+  const at::TensorOptions options = first_.options();
+#ifdef QL_FUSED_ADAM
+  // The fused kernel may compute in float32, in which no beta may round to 1.
+  const auto below_one = [](double beta) { return static_cast<float>(beta) < 1; };
+  if (weights.is_cuda() && weights.scalar_type() == at::kFloat && !decayed_.defined() &&
+      below_one(options_.beta1) && below_one(options_.beta2)) {
+    at::_fused_adam_(weights, gradient, first_, second_, {}, (steps_ + 1).to(at::kFloat),
+                     learning_rate.to(at::kFloat), options_.beta1, options_.beta2,
+                     /*weight_decay=*/0, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false,
+                     gradient_scale.reciprocal().to(at::kFloat),
+                     applies.logical_not().to(at::kFloat));
+    return;
+  }
+#endif
+  // 0 * NaN is NaN, so a skipped update needs a gradient of zeros. A factor of 0 is not enough.
+  const at::Tensor zero = at::zeros({}, options);
+  const at::Tensor slope = at::where(applies, gradient * gradient_scale.to(options), zero);
+  // Computes moment - (1 - beta) * moment, as the kernel does: beta itself may be 1 in float32.
+  const auto decay = [&](at::Tensor& moment, double beta) -> at::Tensor& {
+    return moment.addcmul_(moment, at::where(applies, at::full({}, 1 - beta, options), zero), -1);
+  };
+  decay(first_, options_.beta1).add_(slope, 1 - options_.beta1);
+  decay(second_, options_.beta2).addcmul_(slope, slope, 1 - options_.beta2);
+  const at::Tensor number = steps_ + 1;
+  const auto correction = [&](double beta) { return 1 - at::pow(beta, number); };
+  const at::Tensor divisor =
+      second_.sqrt().div_(correction(options_.beta2).sqrt().to(options)).add_(options_.epsilon);
+  const at::Tensor size =
+      at::where(applies, (learning_rate / correction(options_.beta1)).to(options), zero);
+  at::Tensor change = (first_ * size).div_(divisor);
+  if (decayed_.defined()) {
+    const at::Tensor share =
+        at::where(applies, (learning_rate * options_.weight_decay).to(options), zero);
+    change.add_((weights * decayed_).mul_(share));
+  }
+  weights.sub_(change);
 }
+
+std::int64_t Adam::steps() const { return static_cast<std::int64_t>(steps_.item<double>()); }
+
+void Adam::set_steps(std::int64_t steps) { steps_.fill_(static_cast<double>(steps)); }
 
 }  // namespace ql::train

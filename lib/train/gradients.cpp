@@ -45,16 +45,28 @@ std::int64_t choose_slices(std::int64_t batch, std::int64_t segment, int threads
   return std::min(std::max<std::int64_t>(2, threads), most);
 }
 
+std::vector<Block> blocks_of(const nn::FlatTensors& parameters) {
+  constexpr std::int64_t kBlock = 16384;  // the most elements of a block
+  std::vector<Block> blocks;
+  for (std::size_t parameter = 0; parameter < parameters.named.size(); ++parameter) {
+    const at::Tensor& tensor = parameters.named[parameter].tensor;
+    for (std::int64_t first = 0; first < tensor.numel(); first += kBlock) {
+      const std::int64_t count = std::min(kBlock, tensor.numel() - first);
+      blocks.push_back({parameter, first, tensor.storage_offset() + first, count});
+    }
+  }
+  return blocks;
+}
+
 struct Replicas::Replica {
-  Replica(const nn::Model& original, std::size_t the_slice, GradientExchange& the_exchange)
-      : model(original.network(), original.options()),
-        at_lengths(model, model.network().lengths),
+  Replica(const nn::ModelAtLengths& original, std::size_t the_slice, GradientExchange& the_exchange)
+      : model(original.model().with_shared_weights()),
+        at_lengths(model, original),
         slice(the_slice),
         exchange(the_exchange),
         is_put(model.parameters().size()) {
     for (std::size_t index = 0; index < model.parameters().size(); ++index) {
       const at::Tensor& tensor = model.parameters()[index].tensor;
-      tensor.set_data(original.parameters()[index].tensor.detach());
       // The tensor itself does not keep alive the node that accumulates its gradient, so this list
       // does.
       accumulators.push_back(torch::autograd::impl::grad_accumulator(tensor));
@@ -76,7 +88,8 @@ struct Replicas::Replica {
   };
 
   void put(std::size_t index) {
-    exchange.put(slice, index, model.parameters()[index].tensor.grad());
+    exchange.put(slice, index,
+                 std::exchange(model.parameters()[index].tensor.mutable_grad(), at::Tensor()));
     is_put[index] = 1;
   }
 
@@ -89,7 +102,8 @@ struct Replicas::Replica {
   bool last_pass = false;
 };
 
-Replicas::Replicas(const nn::Model& model, std::size_t slices, GradientExchange& exchange) {
+Replicas::Replicas(const nn::ModelAtLengths& model, std::size_t slices,
+                   GradientExchange& exchange) {
   for (std::size_t slice = 0; slice < slices; ++slice) {
     replicas_.push_back(std::make_unique<Replica>(model, slice, exchange));
   }
@@ -112,14 +126,6 @@ void Replicas::backward(std::size_t slice, const at::Tensor& loss, bool last_pas
   for (std::size_t index = 0; index < replica.is_put.size(); ++index) {
     if (replica.is_put[index] == 0 && replica.model.parameters()[index].tensor.grad().defined()) {
       replica.put(index);
-    }
-  }
-}
-
-void Replicas::drop_gradients() {
-  for (const std::unique_ptr<Replica>& replica : replicas_) {
-    for (const nn::NamedTensor& parameter : replica->model.parameters()) {
-      parameter.tensor.mutable_grad().reset();
     }
   }
 }
@@ -172,34 +178,6 @@ QL_VECTOR_BODY double sum_squares_body(const Scalar* values, std::int64_t count)
 }
 QL_VECTOR_KERNEL(sum_squares)
 
-// Adds all other addends to the first one, and returns the sum of the squares of the results. The
-// squares are summed inside each block, then over the blocks in order.
-double join(const std::vector<at::Tensor>& addends) {
-  const at::Tensor& sum = addends.front();
-  const std::int64_t elements = sum.numel();
-  std::vector<double> squares(static_cast<std::size_t>(block_count(elements)));
-  AT_DISPATCH_FLOATING_TYPES(sum.scalar_type(), "join_gradients", [&] {
-    const auto join_blocks = [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t block = begin; block < end; ++block) {
-        const std::int64_t start = block * kBlock;
-        const std::int64_t count = std::min(kBlock, elements - start);
-        scalar_t* values = sum.data_ptr<scalar_t>() + start;
-        for (std::size_t i = 1; i < addends.size(); ++i) {
-          kernels::add_to_sums(kernels::data_of<scalar_t>(addends[i], start), count, 1, count,
-                               values);
-        }
-        squares[static_cast<std::size_t>(block)] =
-            sum_squares(static_cast<const scalar_t*>(values), count);
-      }
-    };
-    const auto bytes = static_cast<double>(addends.size() * sum.nbytes());
-    machine::for_parts(block_count(elements), machine::microseconds_of(0, bytes), join_blocks);
-  });
-  double total = 0;
-  for (const double square : squares) total += square;
-  return total;
-}
-
 // Returns "layers.3" for "layers.3.dec_attn.qkv_net.weight", and the first part of other names.
 std::string group_of(const std::string& name) {
   const std::size_t first = name.find('.');
@@ -209,125 +187,191 @@ std::string group_of(const std::string& name) {
 
 }  // namespace
 
-double join_gradients(const std::vector<nn::NamedTensor>& parameters,
-                      const std::vector<Gradients>& slices) {
-  double total = 0;
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    std::vector<at::Tensor> addends;
-    for (const Gradients& slice : slices) {
-      if (slice[p].defined()) addends.push_back(slice[p].contiguous());
+template <typename Scalar>
+std::vector<const Scalar*> places_of(const std::vector<Block>& blocks, const Gradient& gradient) {
+  std::vector<const Scalar*> places(blocks.size());
+  for (const auto& [begin, values] : gradient) {
+    auto block = std::lower_bound(blocks.begin(), blocks.end(), begin,
+                                  [](const Block& a, std::int64_t b) { return a.begin < b; });
+    for (; block != blocks.end() && block->begin < begin + values.numel(); ++block) {
+      places[static_cast<std::size_t>(block - blocks.begin())] =
+          values.template data_ptr<Scalar>() + (block->begin - begin);
     }
-    const at::Tensor& parameter = parameters[p].tensor;
-    if (addends.empty()) {
-      parameter.mutable_grad().reset();
-      continue;
-    }
-    total += join(addends);
-    parameter.mutable_grad() = addends.front();
   }
-  return std::sqrt(total);
+  return places;
+}
+template std::vector<const float*> places_of(const std::vector<Block>&, const Gradient&);
+template std::vector<const double*> places_of(const std::vector<Block>&, const Gradient&);
+
+std::vector<double> sums_of_squares(const nn::FlatTensors& parameters, const Gradient& gradient) {
+  const std::vector<Block> blocks = blocks_of(parameters);
+  std::vector<double> of_blocks(blocks.size());
+  AT_DISPATCH_FLOATING_TYPES(parameters.all.scalar_type(), "sums_of_squares", [&] {
+    const std::vector<const scalar_t*> places = places_of<scalar_t>(blocks, gradient);
+    machine::for_parts(static_cast<std::int64_t>(blocks.size()),
+                       machine::microseconds_of(0, static_cast<double>(parameters.all.nbytes())),
+                       [&](std::int64_t begin, std::int64_t end) {
+                         for (auto i = static_cast<std::size_t>(begin);
+                              i < static_cast<std::size_t>(end); ++i) {
+                           of_blocks[i] = sum_squares(places[i], blocks[i].count);
+                         }
+                       });
+  });
+  std::vector<double> of_parameters(parameters.named.size());
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    of_parameters[blocks[i].parameter] += of_blocks[i];
+  return of_parameters;
 }
 
-std::vector<GroupNorm> group_norms(const std::vector<nn::NamedTensor>& parameters) {
+at::Tensor norm_by_operations(const GradientRange& range) {
+  // A norm in double precision would copy the gradient. So the norms of short rows have the
+  // gradient's type, and only the norm of these norms is in double precision.
+  const at::Tensor of_rows =
+      at::linalg_vector_norm(range.values.view({-1, nn::FlatTensors::kAlignment}), 2, 1);
+  return at::linalg_vector_norm(of_rows, 2, at::OptionalIntArrayRef(), false, at::kDouble);
+}
+
+GradientRange concatenate(const nn::FlatTensors& parameters,
+                          const std::vector<at::Tensor>& gradients) {
+  // On a GPU, a concatenation spends as much time on each tensor as on its longest one. So
+  // gradients of at least this many elements are copied separately.
+  constexpr std::int64_t kLarge = std::int64_t{1} << 20;
+  const at::NoGradGuard no_gradient;
+  at::Tensor all = at::empty_like(parameters.all);
+  std::vector<at::Tensor> run;  // adjacent small tensors, the first of them at element `begin`
+  std::int64_t begin = 0;
+  const auto write_run = [&](std::int64_t end) {
+    at::Tensor place = all.narrow(0, begin, end - begin);
+    if (!run.empty()) at::cat_out(place, run);
+    run.clear();
+  };
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const at::Tensor& parameter = parameters.named[i].tensor;
+    const std::int64_t first = parameter.storage_offset(), size = parameter.numel();
+    const std::int64_t next =
+        i + 1 < gradients.size() ? parameters.named[i + 1].tensor.storage_offset() : all.size(0);
+    const at::Tensor values =
+        gradients[i].defined() ? gradients[i].reshape({size}) : at::zeros({size}, all.options());
+    if (size >= kLarge) {
+      write_run(first);
+      begin = first + size;
+      all.narrow(0, first, size).copy_(values);
+    } else {
+      run.push_back(values);
+    }
+    if (next > first + size) run.push_back(at::zeros({next - first - size}, all.options()));
+  }
+  write_run(all.size(0));
+  return {0, all};
+}
+
+std::vector<GroupNorm> group_norms(const nn::FlatTensors& parameters,
+                                   const std::vector<double>& squares) {
   std::vector<GroupNorm> groups;
-  for (const nn::NamedTensor& parameter : parameters) {
-    const std::string name = group_of(parameter.name);
+  for (std::size_t i = 0; i < squares.size(); ++i) {
+    const std::string name = group_of(parameters.named[i].name);
     auto group = std::find_if(groups.begin(), groups.end(),
                               [&name](const GroupNorm& other) { return other.name == name; });
     if (group == groups.end()) group = groups.insert(group, {name});
-    if (parameter.tensor.grad().defined()) {
-      group->norm = std::sqrt(group->norm * group->norm + join({parameter.tensor.grad()}));
-    }
+    group->norm = std::sqrt(group->norm * group->norm + squares[i]);
   }
   return groups;
 }
 
-GradientExchange::GradientExchange(machine::ProcessGroup& group,
-                                   const std::vector<nn::NamedTensor>& parameters,
-                                   std::size_t slices, std::int64_t bucket_bytes)
-    : group_(group), slices_(slices), ranges_(parameters.size()), sums_(parameters.size()) {
-  std::vector<std::size_t> small;
-  std::int64_t bytes_of_small = 0;
-  for (std::size_t index = parameters.size(); index-- > 0;) {
-    const at::Tensor& parameter = parameters[index].tensor;
-    const auto bytes = parameter.numel() * static_cast<std::int64_t>(sizeof(float));
-    ranges_[index].shape = parameter.sizes().vec();
-    ranges_[index].of_slice.resize(slices_);
-    if (bytes >= bucket_bytes) {
-      add_bucket({index});
-    } else {
-      small.push_back(index);
-      bytes_of_small += bytes;
-    }
-    if (bytes_of_small >= bucket_bytes || (index == 0 && !small.empty())) {
-      add_bucket(std::exchange(small, {}));
-      bytes_of_small = 0;
-    }
+GradientExchange::GradientExchange(machine::ProcessGroup& group, const nn::FlatTensors& parameters,
+                                   std::size_t slices, std::int64_t range_bytes)
+    : group_(group),
+      blocks_(blocks_of(parameters)),
+      range_of_(parameters.named.size()),
+      gradients_(slices, std::vector<at::Tensor>(parameters.named.size())) {
+  Range range;
+  range.first = range.last = blocks_.size();
+  std::int64_t end = parameters.all.numel();
+  for (std::size_t parameter = parameters.named.size(); parameter-- > 0;) {
+    range_of_[parameter] = ranges_.size();
+    range.puts += slices;
+    while (range.first > 0 && blocks_[range.first - 1].parameter == parameter) --range.first;
+    range.begin = parameters.named[parameter].tensor.storage_offset();
+    range.count = end - range.begin;
+    if (range.count * std::int64_t{sizeof(float)} < range_bytes && parameter > 0) continue;
+    range.missing = range.puts;
+    ranges_.push_back(range);
+    end = range.begin;
+    range = {};
+    range.first = range.last = ranges_.back().first;
   }
 }
 
-void GradientExchange::add_bucket(std::vector<std::size_t> parameters) {
-  for (const std::size_t index : parameters) ranges_[index].bucket = buckets_.size();
-  const std::size_t missing = parameters.size() * slices_;
-  buckets_.push_back({std::move(parameters), missing});
-}
-
-void GradientExchange::put(std::size_t slice, std::size_t parameter, const at::Tensor& gradient) {
+void GradientExchange::put(std::size_t slice, std::size_t parameter, at::Tensor gradient) {
+  gradient = gradient.contiguous();
   std::unique_lock<std::mutex> lock(mutex_);
-  BucketRange& range = ranges_[parameter];
-  if (range.of_slice[slice].defined()) throw std::logic_error("a gradient was put twice");
-  range.of_slice[slice] = gradient;
-  if (--buckets_[range.bucket].missing == 0) start_complete(lock);
+  at::Tensor& place = gradients_[slice][parameter];
+  if (place.defined()) throw std::logic_error("a gradient was put twice");
+  place = std::move(gradient);
+  if (--ranges_[range_of_[parameter]].missing == 0) start_complete(lock);
 }
 
-// Starts the sums of complete buckets in the buckets' order, up to the first incomplete bucket.
-// Only one thread at a time does this; it also starts the buckets that other threads complete in
-// the meantime.
+// Starts the sums of complete ranges in the ranges' order, up to the first incomplete one. Only one
+// thread at a time does this; it also starts the ranges that other threads complete in the
+// meantime.
 void GradientExchange::start_complete(std::unique_lock<std::mutex>& lock) {
   if (starting_) return;
   starting_ = true;
-  while (started_ < buckets_.size() && buckets_[started_].missing == 0) {
-    const Bucket& bucket = buckets_[started_++];
+  while (started_ < ranges_.size() && ranges_[started_].missing == 0) {
+    const Range& range = ranges_[started_++];
     lock.unlock();
-    start(bucket);
+    start(range);
     lock.lock();
   }
   starting_ = false;
 }
 
-// Returns the sum of the slices' gradients; zeros if there are none. May overwrite the first one.
-at::Tensor GradientExchange::sum_of_slices(std::size_t parameter) {
-  at::Tensor sum;
-  for (at::Tensor& gradient : ranges_[parameter].of_slice) {
-    const at::Tensor addend = std::exchange(gradient, {});
-    if (!sum.defined()) {
-      sum = addend.defined() ? addend.contiguous() : sum;
-    } else if (addend.defined()) {
-      sum.add_(addend);
-    }
+// Returns the memory for the sum of a range. If the range is one parameter, this is the gradient of
+// the first slice, so that this gradient need not be copied.
+at::Tensor GradientExchange::place_of_sum(const Range& range) const {
+  const std::size_t parameter = blocks_[range.first].parameter;
+  if (blocks_[range.last - 1].parameter == parameter) {
+    const at::Tensor& gradient = gradients_.front()[parameter];
+    if (gradient.defined() && gradient.numel() == range.count) return gradient.view({-1});
   }
-  return sum.defined() ? sum : at::zeros(ranges_[parameter].shape, at::kFloat);
+  return at::empty({range.count}, at::kFloat);
 }
 
-void GradientExchange::start(const Bucket& bucket) {
+void GradientExchange::start(const Range& range) {
   const at::NoGradGuard no_gradient;
-  std::vector<at::Tensor> sums;
-  for (const std::size_t index : bucket.parameters) {
-    sums.push_back(sum_of_slices(index));
-    sums_[index] = sums.back();
+  const at::Tensor sum = place_of_sum(range);
+  for (std::size_t i = range.first; i < range.last; ++i) {
+    const Block& block = blocks_[i];
+    float* const values = sum.data_ptr<float>() + (block.begin - range.begin);
+    bool is_first = true;
+    for (const std::vector<at::Tensor>& slice : gradients_) {
+      const at::Tensor& gradient = slice[block.parameter];
+      if (!gradient.defined()) continue;
+      const float* const addends = gradient.data_ptr<float>() + block.first;
+      if (std::exchange(is_first, false)) {
+        if (addends != values) std::copy_n(addends, block.count, values);
+      } else {
+        kernels::add_to_sums(addends, block.count, 1, block.count, values);
+      }
+    }
+    if (is_first) std::fill_n(values, block.count, 0.0F);
   }
-  under_way_.push_back(group_.start_sum(sums));
+  for (std::size_t i = range.first; i < range.last; ++i) {
+    for (std::vector<at::Tensor>& slice : gradients_) slice[blocks_[i].parameter].reset();
+  }
+  sum_.push_back({range.begin, sum});
+  under_way_.push_back(group_.start_sum(sum));
 }
 
-Gradients GradientExchange::finish() {
+Gradient GradientExchange::finish() {
   std::unique_lock<std::mutex> lock(mutex_);
-  for (std::size_t next = started_; next < buckets_.size(); ++next) buckets_[next].missing = 0;
+  for (std::size_t next = started_; next < ranges_.size(); ++next) ranges_[next].missing = 0;
   start_complete(lock);
   for (const machine::ProcessGroup::Wait& wait : under_way_) wait();
   under_way_.clear();
   started_ = 0;
-  for (Bucket& bucket : buckets_) bucket.missing = bucket.parameters.size() * slices_;
-  return std::exchange(sums_, Gradients(ranges_.size()));
+  for (Range& range : ranges_) range.missing = range.puts;
+  return std::exchange(sum_, {});
 }
 
 }  // namespace ql::train

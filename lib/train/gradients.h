@@ -44,69 +44,93 @@ std::int64_t choose_slices(std::int64_t batch, std::int64_t segment, int threads
 
 // The functions below sum the gradients that the slices of a batch have in one step.
 
-// Gradients holds one gradient for each parameter, in the parameters' order. A gradient is
-// undefined if the loss does not depend on the parameter.
-using Gradients = std::vector<at::Tensor>;
+// Our own kernels process the elements of all parameters in blocks. A block lies in one parameter.
+// The blocks, and so the order of sums, do not depend on the number of threads.
+struct Block {
+  std::size_t parameter = 0;          // the index in FlatTensors::named
+  std::int64_t first = 0;             // element of the parameter
+  std::int64_t begin = 0, count = 0;  // elements of FlatTensors::all
+};
 
-// Sets each parameter's grad() to the sum of the gradients of all slices (micro-batches), added in
-// their order, and returns the L2 norm over all parameters. This reads the gradients once, and the
-// sums have the same order for any number of threads. For each parameter, the sum may overwrite the
-// gradient of the first slice that has one.
-double join_gradients(const std::vector<nn::NamedTensor>& parameters,
-                      const std::vector<Gradients>& slices);
+// Returns the blocks of all parameters, in order.
+std::vector<Block> blocks_of(const nn::FlatTensors& parameters);
 
-// Returns the L2 norm of grad() for each group of parameters, in the parameters' order. A layer is
-// the group "layers.N". The first part of the name ("word_emb") is the group of any other
-// parameter. Error messages and the log show the norms.
-std::vector<GroupNorm> group_norms(const std::vector<nn::NamedTensor>& parameters);
+// Holds the gradient of a range of nn::FlatTensors::all, which begins with a parameter. On the CPU,
+// the elements between parameters are arbitrary numbers.
+struct GradientRange {
+  std::int64_t begin = 0;
+  at::Tensor values;  // [elements]
+};
 
-// Sums gradients over the slices (micro-batches) of this process, and then over all processes. A
-// bucket is one large gradient, or several small ones that the processes send together. The
-// backward pass completes gradients from the last layer to the first. While it continues, another
-// thread sums complete buckets over the processes, in place.
+// Holds the gradient of all parameters. The last range has the first parameters. On devices other
+// than the CPU there is one range.
+using Gradient = std::vector<GradientRange>;
+
+// Returns the gradient that autograd has returned for each parameter as one range, on any device.
+// Zeros replace missing gradients, and are between the parameters.
+GradientRange concatenate(const nn::FlatTensors& parameters,
+                          const std::vector<at::Tensor>& gradients);
+
+// Returns for each block where its gradient begins, on the CPU.
+template <typename Scalar>
+std::vector<const Scalar*> places_of(const std::vector<Block>& blocks, const Gradient& gradient);
+
+// Returns the sum of the squares of each parameter's gradient, on the CPU.
+std::vector<double> sums_of_squares(const nn::FlatTensors& parameters, const Gradient& gradient);
+
+// Returns the L2 norm of a range, float64 without dimension on the range's device, by ATen's
+// operations. In float32, an element beyond about 1e19 counts as infinite.
+at::Tensor norm_by_operations(const GradientRange& range);
+
+// Returns the L2 norm of the gradient for each group of parameters, in the parameters' order, from
+// the result of sums_of_squares(). A layer is the group "layers.N". The first part of the name
+// ("word_emb") is the group of any other parameter. Error messages and the log show the norms.
+std::vector<GroupNorm> group_norms(const nn::FlatTensors& parameters,
+                                   const std::vector<double>& squares);
+
+// Sums gradients over the slices (micro-batches) of this process, and then over all processes. The
+// backward pass completes gradients from the last layer to the first. As soon as the gradients of a
+// range are complete in all slices, they are added up and freed. While the backward pass continues,
+// another thread sums the range over the processes, in place.
 class GradientExchange {
  public:
-  // This process has `slices` slices. `parameters` are all float32 on the CPU. A gradient of at
-  // least `bucket_bytes` is sent by itself. Smaller ones are sent in buckets of at least this size,
-  // except for the last bucket.
-  GradientExchange(machine::ProcessGroup& group, const std::vector<nn::NamedTensor>& parameters,
-                   std::size_t slices, std::int64_t bucket_bytes = std::int64_t{128} << 10);
+  // This process has `slices` slices. `parameters` are float32 on the CPU. A range has at least
+  // `range_bytes`, except for the last one.
+  GradientExchange(machine::ProcessGroup& group, const nn::FlatTensors& parameters,
+                   std::size_t slices, std::int64_t range_bytes = std::int64_t{128} << 10);
 
   // Takes the complete gradient of a slice (micro-batch) for a parameter, at most once per step,
-  // and may overwrite the tensor. Several threads may call this at once. The gradients of a
-  // parameter are added up in the slices' order, whatever the order of the calls.
-  void put(std::size_t slice, std::size_t parameter, const at::Tensor& gradient);
+  // and may overwrite it. Several threads may call this at once. The gradients of a parameter are
+  // added up in the slices' order, whatever the order of the calls.
+  void put(std::size_t slice, std::size_t parameter, at::Tensor gradient);
 
-  // Ends the step and returns every parameter's gradient, summed over slices (micro-batches) and
-  // processes. A gradient for which put() was not called counts as zeros. All processes call
-  // finish() together (machine/process_group.h).
-  Gradients finish();
+  // Ends the step and returns the gradient, summed over slices (micro-batches) and processes. A
+  // gradient for which put() was not called counts as zeros. All processes call finish() together
+  // (machine/process_group.h).
+  Gradient finish();
 
  private:
-  struct BucketRange {
-    std::vector<std::int64_t> shape;
-    std::size_t bucket = 0;
-    std::vector<at::Tensor> of_slice;  // undefined before the slice's put()
-  };
-  struct Bucket {
-    std::vector<std::size_t> parameters;
-    std::size_t missing = 0;  // calls of put() to come, for all parameters and slices
+  struct Range {
+    std::size_t first = 0, last = 0;    // the blocks [first, last) of blocks_
+    std::int64_t begin = 0, count = 0;  // elements
+    std::size_t puts = 0;               // calls of put() in a step, for all parameters and slices
+    std::size_t missing = 0;            // of these, calls to come in this step
   };
 
-  void add_bucket(std::vector<std::size_t> parameters);
   void start_complete(std::unique_lock<std::mutex>& lock);
-  void start(const Bucket& bucket);
-  at::Tensor sum_of_slices(std::size_t parameter);
+  at::Tensor place_of_sum(const Range& range) const;
+  void start(const Range& range);
 
   machine::ProcessGroup& group_;
-  std::size_t slices_;
-  std::vector<BucketRange> ranges_;  // by parameter
-  std::vector<Bucket> buckets_;
-  Gradients sums_;  // of this step
+  std::vector<Block> blocks_;
+  std::vector<Range> ranges_;
+  std::vector<std::size_t> range_of_;               // by parameter
+  std::vector<std::vector<at::Tensor>> gradients_;  // by slice and parameter, from put() to start()
+  Gradient sum_;                                    // of this step
 
   std::mutex mutex_;
   bool starting_ = false;    // a thread starts sums; only one may, so that the order is fixed
-  std::size_t started_ = 0;  // buckets whose sum has been started
+  std::size_t started_ = 0;  // ranges whose sum has been started
   std::vector<machine::ProcessGroup::Wait> under_way_;
 };
 
@@ -115,7 +139,7 @@ class GradientExchange {
 class Replicas {
  public:
   // Model and exchange must outlive this object. Changes to the model's weights take effect here.
-  Replicas(const nn::Model& model, std::size_t slices, GradientExchange& exchange);
+  Replicas(const nn::ModelAtLengths& model, std::size_t slices, GradientExchange& exchange);
   ~Replicas();
   Replicas(Replicas&&) = delete;
 
@@ -123,10 +147,9 @@ class Replicas {
 
   // Runs the backward pass on the calling thread. `loss` comes from the model that of() returns.
   // The gradients of a slice's passes (accumulation steps) add up. In the last pass,
-  // GradientExchange::put() gets each gradient as soon as it is complete.
+  // GradientExchange::put() gets each gradient as soon as it is complete, and nothing else keeps
+  // it.
   void backward(std::size_t slice, const at::Tensor& loss, bool last_pass);
-  // Call this after a step.
-  void drop_gradients();
 
  private:
   struct Replica;

@@ -60,7 +60,6 @@ struct DivergedRun {
 };
 
 // When this is thrown, the weights are those before the step if Divergence::in_step() is true.
-// There is one exception: a device found a jump of the loss (train/device_step.h).
 class Diverged : public Error {
  public:
   // The advice in the message proposes a rollback only if `run` did not try one, and a resume only

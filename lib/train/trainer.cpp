@@ -10,14 +10,13 @@ namespace ql::train {
 
 double TrainingRun::progress() const {
   return training_progress(task_.config, state_.step,
-                           task_.group == nullptr ? watch_.total() : elapsed_);
+                           task_.group->is_single() ? watch_.total() : elapsed_);
 }
 
 // Decisions that depend on clocks and signals have to be the same in all processes.
 void TrainingRun::agree() {
   elapsed_ = watch_.total();
-  stop_signal_ = stop_signal();
-  if (task_.group != nullptr) stop_signal_ = task_.group->agree_on_stop(stop_signal_, &elapsed_);
+  stop_signal_ = task_.group->agree_on_stop(stop_signal(), &elapsed_);
 }
 
 // A validation that a signal interrupted is still due after a resume.
@@ -94,10 +93,10 @@ void TrainingRun::run_steps() {
     }
     train_step();
     const bool log_due = state_.step % task_.config.log_interval == 0;
-    // On GPUs, finish_steps() looks for a jump in the mean loss since its last call. So all
+    // On GPUs, the limit of the loss follows the losses that finish_steps() has read. So all
     // processes of a group must call it after the same steps. The progress line, which only one
     // process draws, may call it only when log_steps() then calls it in all processes.
-    if (log_due || task_.group == nullptr || task_.compute.device.is_cpu()) {
+    if (log_due || task_.group->is_single() || task_.compute.device.is_cpu()) {
       line_.show(progress(), [this] {
         finish_steps();
         return figures_words(figures(), task_.config.steps);
@@ -112,9 +111,9 @@ void TrainingRun::run_steps() {
 void TrainingRun::train_step() {
   const Stopwatch watch;
   learning_rate_ = learning_rate(task_.config, state_.step, progress());
-  trained_->set_largest_loss(state_.running_loss.largest(task_.config.loss_jump));
+  trained_.set_largest_loss(state_.running_loss.largest(task_.config.loss_jump));
   try {
-    add(trained_->step(streams_, state_.step, learning_rate_));
+    add(trained_.step(streams_, state_.step, learning_rate_));
   } catch (const SystemError&) {
     save_before_failing();
     throw;
@@ -141,7 +140,7 @@ void TrainingRun::add(const StepResult& result) {
 // far.
 void TrainingRun::finish_steps() {
   const Stopwatch watch;
-  add(trained_->finish());
+  add(trained_.finish());
   step_seconds_ += watch.run();
 }
 
@@ -203,15 +202,15 @@ eval::Evaluation TrainingRun::evaluate(const net::Lengths& lengths) {
   options.group = task_.group;
   options.progress = [&](std::int64_t targets) {
     // Several processes have to reach the end of the validation together.
-    if (task_.group == nullptr) check_for_stop();
+    if (task_.group->is_single()) check_for_stop();
     line_.show(progress(), [&] {
       return Progress::Words{fmt::format("step {}", with_thousands(state_.step)), "validation",
                              fmt::format("{} targets", with_thousands(targets))};
     });
   };
   try {
-    const nn::ModelPrecision precision(trained_->model(), task_.config.precision);
-    return eval::evaluate(trained_->model(), eval::source_of(validation_data_), options);
+    const nn::ModelPrecision precision(trained_.model(), task_.config.precision);
+    return eval::evaluate(trained_.model(), eval::source_of(validation_data_), options);
   } catch (const Interrupted&) {
     throw;
   } catch (const eval::NotFinite&) {
@@ -265,9 +264,8 @@ void TrainingRun::validate() {
   append_to_log(record);
   if (!best) return;
   state_.best = Best{state_.step, loss};
-  bool other_stays = task_.is_first() && has_better(loss);
-  if (task_.group != nullptr) other_stays = task_.group->from_first(std::int64_t{other_stays}) != 0;
-  if (other_stays) {
+  const bool other_stays = task_.is_first() && has_better(loss);
+  if (task_.group->from_first(std::int64_t{other_stays}) != 0) {
     save_unsaved();  // a rollback then returns to RUN/last of this step
   } else {
     save(folder_.best());
@@ -300,16 +298,16 @@ void TrainingRun::require_sound() {
   found.step = state_.step;
   found.largest_loss = state_.running_loss.largest(task_.config.loss_jump);
   try {
-    found.loss = trained_->loss_of(streams_, state_.step);
+    found.loss = trained_.loss_of(streams_, state_.step);
   } catch (const SystemError&) {
-    if (task_.group != nullptr) throw;
+    if (!task_.group->is_single()) throw;
     return;  // training data that is unreadable must not cost the steps since the last checkpoint
   } catch (const FormatError&) {
-    if (task_.group != nullptr) throw;
+    if (!task_.group->is_single()) throw;
     return;
   }
   // A tensor that is not finite explains the loss.
-  if (!std::isfinite(found.loss)) finite_memory(*trained_, state_.step);
+  if (!std::isfinite(found.loss)) finite_memory(trained_, state_.step);
   if (!found.reason().empty()) throw Diverged(found);
   sound_step_ = state_.step;
 }
@@ -318,20 +316,20 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   finish_steps();
   require_sound();
   state_.elapsed = watch_.total();
-  state_.processes = task_.group != nullptr ? task_.group->size() : 1;
+  state_.processes = task_.group->size();
   state_.epoch = streams_.epoch(state_.step);
   state_.position = streams_.position(state_.step);
   require_same_weights();
   const bool last = folder == folder_.last();
   if (task_.is_first()) {
     log_->sync();
-    write_checkpoint(folder, description_, *trained_, state_);
+    write_checkpoint(folder, description_, trained_, state_);
   } else {
     // finite_memory() gathers the memory's rows from all processes, so each of them has to call it.
-    finite_memory(*trained_, state_.step);
+    finite_memory(trained_, state_.step);
   }
   // No process relies on the checkpoint, or exits, before it is complete.
-  if (task_.group != nullptr) task_.group->from_first(std::int64_t{0});
+  task_.group->from_first(std::int64_t{0});
   newest_ = folder;
   saved_settings_ = settings_of(description_);
   if (last) last_at_ = elapsed_;
@@ -342,10 +340,10 @@ void TrainingRun::save(const std::filesystem::path& folder) {
 }
 
 void TrainingRun::require_same_weights() {
-  if (task_.group == nullptr) return;
+  if (task_.group->is_single()) return;
   task_.group->require_same(
       {{fmt::format("weights after step {}", state_.step),
-        "hash " + weights::hash_of(trained_->model())}},
+        "hash " + weights::hash_of(trained_.model())}},
       "start all processes on processors of the same kind and, with --init, from the same weights");
 }
 
@@ -356,10 +354,10 @@ void TrainingRun::save_unsaved() {
   }
 }
 
-// This saves only without a group: processes would have to save together, and the others do not
+// This saves only in a single process: several would have to save together, and the others do not
 // know about the error.
 void TrainingRun::save_before_failing() {
-  if (task_.group == nullptr) save_unsaved();
+  if (task_.group->is_single()) save_unsaved();
 }
 
 TrainingState train(const TrainingTask& task, shard::MultiReader& data,
@@ -431,7 +429,6 @@ static void find_checkpoints(DivergedRun& run, const std::filesystem::path& fold
 DivergedRun TrainingRun::diverged_run(const Divergence& found) const {
   DivergedRun run{task_.config.divergence, task_.config.clip};
   if (task_.is_first()) find_checkpoints(run, folder_.path(), found);
-  if (task_.group == nullptr) return run;
   // Other hosts may not see RUN.
   for (std::string* text : {&run.checkpoint, &run.doubtful, &run.older}) {
     *text = task_.group->from_first(*text);
@@ -498,10 +495,10 @@ void TrainingRun::leave_out_until(std::int64_t cursor) {
       offset = std::max<std::int64_t>(0, offset - left_out);
     }
   }
-  nn::Memory memory = trained_->memory();
+  nn::Memory memory = trained_.memory();
   nn::forget_other_documents(memory, net::make_geometry(task_.network, task_.network.lengths),
                              step);
-  trained_->set_memory(memory);
+  trained_.set_memory(memory);
 }
 
 }  // namespace ql::train

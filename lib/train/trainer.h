@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,12 +38,12 @@ struct TrainingTask {
   std::int64_t stop_at = 0;  // stop with a checkpoint after this step; 0: at the schedule's end
   Json provenance;
   ComputeDevice compute;
-  // These processes train together. The group must outlive train(); null: one process.
-  machine::ProcessGroup* group = nullptr;
+  // Its processes train together. Never null; it must outlive train().
+  machine::ProcessGroup* group = &machine::ProcessGroup::single();
   std::string machine;  // threads and BLAS, for announce()
 
   // Returns true for the process that writes to the run's folder.
-  bool is_first() const { return group == nullptr || group->is_first(); }
+  bool is_first() const { return group->is_first(); }
 };
 
 // Trains until the schedule ends, step stop_at is done, `patience` is used up, or a signal arrives.
@@ -152,7 +151,7 @@ class TrainingRun {
   MemoryEstimate memory_;          // estimated before any of it is allocated
   net::ModelFile description_;
   const std::string unit_;  // unit_of_tokens() of the data
-  std::unique_ptr<TrainedNetwork> trained_;
+  TrainedNetwork trained_;
   TrainingState state_;
   std::optional<RunLog> log_;
   Progress line_;

@@ -17,8 +17,6 @@
 #include "machine/device.h"
 #include "net/context.h"
 #include "shard/same_vocabulary.h"
-#include "train/device_step.h"
-#include "train/gradients.h"
 #include "train/trainer.h"
 #include "weights/weights.h"
 
@@ -53,7 +51,7 @@ static std::string place_text(const TrainingTask& task) {
                                           : "every operation is launched separately: steps with an "
                                             "adaptive softmax differ, and cannot be recorded";
   }
-  const std::string device = task.group == nullptr
+  const std::string device = task.group->is_single()
                                  ? task.compute.device.str()
                                  : fmt::format("{} GPUs, one per process", task.group->size());
   return fmt::format("{}, {}; {}", device, to_text(task.config.precision), steps);
@@ -113,7 +111,7 @@ static void require_same_job(const TrainingTask& task, const shard::MultiReader&
 // Checks that task, data and validation data fit together, and returns `validation`.
 static shard::MultiReader& checked(const TrainingTask& task, shard::MultiReader& data,
                                    shard::MultiReader& validation) {
-  if (task.group != nullptr) require_same_job(task, data, validation);
+  if (!task.group->is_single()) require_same_job(task, data, validation);
   net::make_geometry(task.network, task.network.lengths);
   shard::require_same_vocabulary({validation.name(), validation.vocabulary()},
                                  {data.name(), data.vocabulary()},
@@ -146,7 +144,7 @@ static fs::path find_checkpoint(const TrainingTask& task) {
   if (task.start == Start::kResume && task.is_first()) {
     checkpoint = find_resume_point(task.run).string();
   }
-  if (task.group == nullptr) return checkpoint;
+  if (task.group->is_single()) return checkpoint;
   checkpoint = task.group->from_first(checkpoint);
   // All processes read RUN for a resume and for a rollback.
   const bool resumes = !checkpoint.empty();
@@ -164,7 +162,7 @@ static fs::path find_checkpoint(const TrainingTask& task) {
 // Returns the configuration with the number of this process's rows as the batch.
 static TrainingConfig own_config(const TrainingTask& task) {
   TrainingConfig config = task.config;
-  config.batch = machine::own_rows(task.group, config.batch).count;
+  config.batch = task.group->share_of(config.batch).count;
   return config;
 }
 
@@ -201,14 +199,13 @@ static TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
     if (config.passes == 0) config.passes = saved.integer("passes", 0);
   }
   const int threads = at::get_num_threads();
-  const std::int64_t known =
-      available_bytes() / (task.group != nullptr ? task.group->local_size() : 1);
+  const std::int64_t known = available_bytes() / task.group->local_size();
   // A tenth is left for the system's cache of files.
   const std::int64_t available =
       known == 0 ? std::numeric_limits<std::int64_t>::max() : known - known / 10;
   if (config.slices == 0) {
     config.slices = choose_slices(config.batch, task.network.lengths.segment, threads);
-    if (task.group != nullptr) {
+    if (!task.group->is_single()) {
       // choose_slices() gives two slices to one thread, so that one thread adds up gradients in the
       // same order as two. Several processes use another order anyway. So one thread takes one
       // slice here: its matrix products are larger, and faster.
@@ -225,12 +222,8 @@ static TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
     config.passes = choose_passes(task.network, config, threads, data.frame_bytes, available);
   }
   warn_of_memory(task.network, config, threads, data, known, available);
-  task.config.slices = config.slices;
-  task.config.passes = config.passes;
-  if (task.group != nullptr) {
-    task.config.slices = task.group->from_first(task.config.slices);
-    task.config.passes = task.group->from_first(task.config.passes);
-  }
+  task.config.slices = task.group->from_first(config.slices);
+  task.config.passes = task.group->from_first(config.passes);
   return task;
 }
 
@@ -279,7 +272,7 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
                          shard::MultiReader& validation)
     : validation_data_(checked(task, data, validation)),
       streams_(data, task.config.batch, task.network.lengths.segment,
-               machine::own_rows(task.group, task.config.batch)),
+               task.group->share_of(task.config.batch)),
       folder_(task.run, task.start, !task.is_first()),
       resumed_(find_checkpoint(task)),
       task_(with_slices(task, resumed_, {data.frame_bytes(), validation.tokens()})),
@@ -287,11 +280,11 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
                               {data.frame_bytes(), validation.tokens()})),
       description_(describe(task_, data)),
       unit_(unit_of_tokens(data.vocabulary().type)),
-      trained_(make_trained_network(task.network, task_.config, task.compute, task.group)),
+      trained_(task.network, task_.config, task.compute, *task.group),
       line_("training", "steps", task.config.steps) {
-  if (task.group != nullptr) {
+  if (!task.group->is_single()) {
     // The exchange between processes counts as one more gradient of every parameter.
-    memory_.gradients += trained_->model().parameter_count() * std::int64_t{sizeof(float)};
+    memory_.gradients += trained_.model().parameter_count() * std::int64_t{sizeof(float)};
   }
   state_.data = identity_of(data);
   state_.validation = identity_of(validation);
@@ -325,7 +318,7 @@ void TrainingRun::resume() {
     log_info("the damaged {} is kept as {}", folder_.last().string(),
              set_aside(folder_.last(), ".damaged").string());
   }
-  const std::int64_t processes = task_.group != nullptr ? task_.group->size() : 1;
+  const std::int64_t processes = task_.group->size();
   if (state_.processes != processes) {
     log_info(
         "the checkpoint was written by {} process{}, but the training continues with {}: sums are "
@@ -361,7 +354,7 @@ void TrainingRun::resume() {
 // Restores the checkpoint, but keeps the data's paths of this command line.
 void TrainingRun::restore(const fs::path& checkpoint, Rows rows) {
   const DataIdentity data = state_.data, validation = state_.validation;
-  state_ = read_checkpoint(checkpoint, *trained_, rows);
+  state_ = read_checkpoint(checkpoint, trained_, rows);
   state_.data = data;
   state_.validation = validation;
   streams_.set_cursor(state_.step, state_.cursor);
@@ -389,12 +382,12 @@ void TrainingRun::begin() {
         {task_.init.string(), recorded_or_size(origin.vocabulary, origin.network.vocab_size)},
         {state_.data.name, *description_.vocabulary},
         "encode the data with the vocabulary of this checkpoint, or leave --init out");
-    weights::load_weights(trained_->model(), weights::read_weights(task_.init));
+    weights::load_weights(trained_.model(), weights::read_weights(task_.init));
     log_info("weights from {} ({})", task_.init.string(), to_text(origin.network.architecture));
   }
   saved_settings_ = settings_of(description_);
   // The other processes may still read the weights of --init from this folder.
-  if (task_.group != nullptr) task_.group->from_first(std::int64_t{0});
+  task_.group->from_first(std::int64_t{0});
   if (!task_.is_first()) return;
   // The log may be all that is left of a long training run.
   const fs::path log = folder_.log();
@@ -408,7 +401,7 @@ void TrainingRun::announce() const {
   const TrainingConfig& config = task_.config;
   if (!task_.compute.device.is_cpu()) log_info("{}", place_text(task_));
   if (!task_.machine.empty()) log_info("{}", task_.machine);
-  log_network(task_.network, trained_->model().parameter_count());
+  log_network(task_.network, trained_.model().parameter_count());
   log_info("data {}: {} tokens in {} of {}", state_.data.words(),
            with_thousands(state_.data.tokens), counted(streams_.batch(), "row"),
            with_thousands(streams_.row_tokens()));

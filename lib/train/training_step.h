@@ -1,11 +1,14 @@
-// Runs training steps on the CPU, and declares the interface that GPU training shares.
+// Trains a network step by step: the forward and the backward pass of a batch, the sum of its
+// gradients, and the update of the weights. This is the inner loop of training, without files,
+// clocks or messages.
 #pragma once
 
-#include <c10/core/Device.h>
+#include <ATen/ATen.h>
 
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "machine/process_group.h"
@@ -14,20 +17,143 @@
 #include "train/adam.h"
 #include "train/config.h"
 #include "train/gradients.h"
+#include "train/loss_scale.h"
 #include "train/state.h"
 #include "train/streams.h"
 
 namespace ql::train {
 
 // ComputeDevice describes the device that a training run computes on.
-
 struct ComputeDevice {
   c10::Device device = c10::DeviceType::CPU;
-  bool graph = true;  // a GPU captures the step once and replays it, if the network allows this
+  // A GPU captures the step once and replays it, if the network allows this.
+  bool graph = true;
+  bool enqueues_on_cpu = false;  // for tests: the CPU runs steps as a GPU does
+
+  // Returns true if a step is a fixed list of operations for the complete batch, and if the host
+  // enqueues the list and reads no results. Otherwise the CPU computes the batch slice by slice,
+  // and knows the loss of a step when the step ends.
+  bool enqueues() const { return enqueues_on_cpu || !device.is_cpu(); }
 };
 
-// TrainedNetwork is the interface of a network that is being trained. CpuTrainer trains it on the
-// CPU, DeviceTrainer (train/device_step.h) on other devices.
+// Holds what the host sends to a step, in two tensors, so that two transfers suffice.
+struct StepInput {
+  at::Tensor ids;      // int64: the ids of Streams::read(), then Streams::document_ages()
+  at::Tensor numbers;  // float64: learning rate, step, largest loss, droppath weights
+
+  // Both tensors start as zeros. `options` names the device, or pinned memory.
+  StepInput(std::int64_t batch, std::int64_t segment, std::int64_t scales,
+            const at::TensorOptions& options);
+
+  // `weights` are the droppath weights, one for each scale. `step` counts from 0.
+  void set_numbers(double learning_rate, std::int64_t step, double largest_loss,
+                   const std::vector<double>& weights);
+  at::Tensor learning_rate() const { return numbers.select(0, 0); }
+  at::Tensor step() const { return numbers.select(0, 1); }
+  at::Tensor largest_loss() const { return numbers.select(0, 2); }
+  at::Tensor scale_weights() const { return numbers.narrow(0, 3, numbers.size(0) - 3); }
+};
+
+// Holds sums over the steps since the last report.
+struct StepReport {
+  std::int64_t steps = 0;
+  double loss = 0, gradient_norm = 0;  // sums
+  // The first step that diverged, if any: its loss was not finite or above the largest loss, or its
+  // gradient was not finite at a loss scale of 1. This step and later steps change neither weights
+  // nor Adam's moments.
+  std::optional<Divergence> failure = {};
+};
+
+// TrainingStep computes a step in three parts: compute(), sum() and update(), in this order. If the
+// steps are enqueued, each part is a fixed list of operations (if can_be_recorded() is true), and
+// everything that differs from step to step is read from tensors that stay in place. So a step can
+// be enqueued while the previous one is running, and a GPU can capture the lists once and replay
+// them.
+class TrainingStep {
+ public:
+  // `model` and `group` must outlive the step, which computes this process's rows of the batch. The
+  // memory starts as zeros. If config.slices or config.passes is 0, it counts as 1. The loss is
+  // scaled if the precision is float16. `scales_loss` replaces this rule in tests on devices that
+  // may lack float16.
+  TrainingStep(nn::Model& model, const TrainingConfig& config, machine::ProcessGroup& group,
+               bool enqueues, std::optional<bool> scales_loss = std::nullopt);
+
+  StepInput& input() { return input_; }
+  // Returns the rows of the batch that the step computes.
+  const machine::RowRange& rows() const { return rows_; }
+  std::int64_t scales() const;
+
+  // Runs the forward and the backward pass and replaces the memory. The loss and the gradient are
+  // what this process's rows add to the means over the batch. `number` is the number of the step;
+  // only dropout on the CPU uses it.
+  void compute(std::int64_t number);
+  // Sums loss and gradient over all processes, which must call this together
+  // (machine/process_group.h).
+  void sum();
+  // Clips the gradient, updates the weights and adds to the report. If the step diverges, or an
+  // earlier step in the report did, weights and Adam's moments do not change. Unless steps are
+  // enqueued, a step that diverges also leaves the memory as it was.
+  void update();
+  // Returns the loss that a step with this input would have, over all processes, and changes
+  // nothing. With `forgets` the step would begin with an empty memory.
+  double loss_of(std::int64_t number, bool forgets);
+
+  // Waits for the device, returns the report, and begins a new one.
+  StepReport take_report();
+
+  nn::Memory memory() const;  // of this process's rows, as a copy
+  void set_memory(const nn::Memory& own);
+  void forget();  // sets the memory to zeros
+  // Returns the tensors of the optimizer, and the loss scale if the loss is scaled.
+  std::vector<nn::NamedTensor> moments() const;
+  Adam& adam() { return adam_; }
+  const Adam& adam() const { return adam_; }
+
+ private:
+  using Memories = std::vector<std::vector<nn::Memory>>;  // [s][p] is of the rows slices_[s][p]
+  // Holds one model for each slice (micro-batch), and sums their gradients.
+  struct Shared {
+    Shared(machine::ProcessGroup& group, const nn::ModelAtLengths& model, std::size_t slices)
+        : exchange(group, model.model().weights().flat, slices),
+          replicas(model, slices, exchange) {}
+    GradientExchange exchange;
+    Replicas replicas;
+  };
+  const nn::FlatTensors& parameters() const { return model_.weights().flat; }
+  Memories split(const nn::Memory& own) const;
+  nn::StepOptions options_of(std::int64_t number, const RowRange& rows) const;
+  // These return the sum of StepLoss::loss (train/gradients.h), float64, and replace the memories.
+  // Unless gradients are disabled, they run the backward pass, too.
+  at::Tensor run_slice(std::size_t slice, std::int64_t number, std::vector<nn::Memory>& memories);
+  at::Tensor run_slices(std::int64_t number, Memories& memories);
+  at::Tensor gradient_norm() const;
+
+  nn::Model& model_;
+  const TrainingConfig config_;
+  machine::ProcessGroup& group_;
+  const bool enqueues_;
+  machine::RowRange rows_;
+  std::vector<Slice> slices_;  // parts of rows_; their row 0 is the first row of rows_
+  nn::ModelAtLengths at_lengths_;
+  Adam adam_;
+  Memories memories_;
+  std::unique_ptr<Shared> shared_;  // absent if steps are enqueued
+  StepInput input_;
+  LossScale loss_scale_;
+  // These are results of compute() and sum().
+  at::Tensor loss_;
+  Gradient gradient_;
+  std::vector<double> squares_;  // of each parameter's gradient, unless steps are enqueued
+  Memories before_;              // the memories before the step, unless steps are enqueued
+  // This is the report, on the device. Float64 [7]: steps, loss, gradient norm; then the step that
+  // diverged or -1, its loss, its gradient norm, and the largest loss.
+  at::Tensor report_;
+  at::Tensor sound_;  // bool: no step of the report has diverged
+};
+
+// Returns true if a step of this network can be captured as a CUDA graph: the step must enqueue the
+// same operations for any tokens.
+bool can_be_recorded(const net::Network& network);
 
 struct StepResult {
   double loss = 0;           // mean over the trained targets, nats
@@ -35,123 +161,70 @@ struct StepResult {
   std::int64_t steps = 1;    // if not 1, loss and norm are the sums over this many steps
 };
 
+class CudaSteps;
+
+// Trains one network: its weights, Adam's moments and the memory of every row. The processes of a
+// group share the rows of the batch: they call the functions of this class together
+// (machine/process_group.h), and all get the same result. The number of processes changes only the
+// rounding of a step.
 class TrainedNetwork {
  public:
-  // `network` must have its vocab_size. The weights, on `device`, are initialised with the
-  // configuration's seed. The `group` may be null, and must outlive this object.
+  // `network` must have its vocab_size. The weights are initialised with the configuration's seed;
+  // the memory starts as zeros. The `group` must outlive this object. If its processes compute on
+  // GPUs, each process has its own GPU. Throws the errors of the group's join_device().
   TrainedNetwork(const net::Network& network, const TrainingConfig& config,
-                 const c10::Device& device, machine::ProcessGroup* group);
+                 const ComputeDevice& compute = {},
+                 machine::ProcessGroup& group = machine::ProcessGroup::single());
   TrainedNetwork(TrainedNetwork&&) = delete;
-  virtual ~TrainedNetwork() = default;
+  ~TrainedNetwork();
 
   // Runs step number `step` (from 0) of the training run: forward, backward, clip, update. At the
   // start of an epoch the memory is zeros. Returns the losses that have become known since the last
   // call; there may be none. Throws Diverged if loss or gradient of a step is not finite, or if the
-  // loss is above largest_loss(). The weights are then those before the step, except in the cases
-  // that train/device_step.h describes.
-  virtual StepResult step(Streams& streams, std::int64_t step, double learning_rate) = 0;
+  // loss is above largest_loss(). Weights and moments are then those before that step, and training
+  // can continue with another step. The memory is that of the last step if steps are enqueued, else
+  // the one before that step.
+  StepResult step(Streams& streams, std::int64_t step, double learning_rate);
   // Returns the loss that step() with these arguments would compute first, and changes nothing.
   // Throws the errors of Streams::read(), but not Diverged: the loss may be infinite or NaN. Call
   // finish() before.
-  virtual double loss_of(Streams& streams, std::int64_t step) = 0;
+  double loss_of(Streams& streams, std::int64_t step);
   // Waits for all steps and returns the losses that step() has not returned. Throws as step() does.
   // Call it before any other function that reads the network.
-  virtual StepResult finish() { return {0, 0, 0}; }
+  StepResult finish();
 
   nn::Model& model() { return model_; }
   const nn::Model& model() const { return model_; }
-  // Returns the memory of all rows, as a copy or shared with this object.
-  virtual nn::Memory memory() const = 0;
-  virtual void set_memory(const nn::Memory& memory) = 0;
+  // Returns the memory of all rows, as a copy.
+  nn::Memory memory() const;
+  void set_memory(const nn::Memory& memory);
   // Returns the optimizer's tensors that carry over from step to step, shared with the optimizer.
-  virtual std::vector<nn::NamedTensor> moments() const = 0;
+  std::vector<nn::NamedTensor> moments() const { return step_.moments(); }
   // Returns the number of updates of the weights. It is less than the number of steps if float16
-  // skipped some steps (train/adam.h).
-  virtual std::int64_t updates() const = 0;
+  // skipped some steps (train/loss_scale.h).
+  std::int64_t updates() const { return step_.adam().steps(); }
   // A resume calls this after it has copied the moments into the tensors of moments().
-  virtual void set_updates(std::int64_t updates) = 0;
+  void set_updates(std::int64_t updates) { step_.adam().set_steps(updates); }
 
   // Returns the largest loss that does not count as a divergence; infinite at first.
   double largest_loss() const { return largest_loss_; }
   void set_largest_loss(double nats) { largest_loss_ = nats; }
 
- protected:
+ private:
+  // Prepares `host_` for a step, and the generator of dropout masks.
+  void fill_input(Streams& streams, std::int64_t step, double learning_rate);
+  void upload();
+
   const TrainingConfig config_;
-  machine::ProcessGroup* const group_;
+  const ComputeDevice compute_;
+  machine::ProcessGroup& group_;
   nn::Model model_;
-
- private:
+  TrainingStep step_;
+  StepInput host_;  // for the next step, in pinned memory if the device is a GPU
   double largest_loss_ = std::numeric_limits<double>::infinity();
-};
-
-// `network` must have its vocab_size. The weights are initialised with the configuration's seed;
-// the memory starts as zeros. The `group` must outlive the result. If its processes compute on
-// GPUs, each process has its own GPU. Throws the errors of the group's join_device().
-std::unique_ptr<TrainedNetwork> make_trained_network(const net::Network& network,
-                                                     const TrainingConfig& config,
-                                                     const ComputeDevice& compute,
-                                                     machine::ProcessGroup* group = nullptr);
-
-// Trains one network on the CPU: updates its weights, Adam's moments and the memory of every row.
-// This is the inner loop of training, without files, clocks or messages.
-class CpuTrainer : public TrainedNetwork {
- public:
-  // `network` must have its vocab_size. The weights are initialised with the configuration's seed;
-  // the memory starts as zeros. If config.slices or config.passes is 0, it counts as 1.
-  //
-  // With a `group`, which must outlive this object, the processes share the rows of the batch: they
-  // call step() and memory() together (machine/process_group.h), and all get the same result. The
-  // number of processes changes only the rounding of a step.
-  CpuTrainer(const net::Network& network, const TrainingConfig& config,
-             machine::ProcessGroup* group = nullptr);
-
-  // Runs step number `step` (from 0) of the training run: forward, backward, clip, update. At the
-  // start of an epoch the memory is zeros. Throws Diverged if loss or gradient is not finite, or if
-  // the loss is above largest_loss(); weights, moments and memory are then those before the step,
-  // and training can continue with another step.
-  StepResult step(Streams& streams, std::int64_t step, double learning_rate) override;
-  double loss_of(Streams& streams, std::int64_t step) override;
-
-  nn::Memory memory() const override;
-  void set_memory(const nn::Memory& memory) override;
-  std::vector<nn::NamedTensor> moments() const override { return adam_.moments(); }
-  std::int64_t updates() const override { return adam_.steps(); }
-  void set_updates(std::int64_t updates) override { adam_.set_steps(updates); }
-
- private:
-  struct Input {
-    at::Tensor ids;  // [rows of this process, segment + 1]
-    nn::StepOptions options;
-  };
-  // Holds the results of one slice (micro-batch) in a step.
-  struct SliceResult {
-    double loss = 0;  // the sum of StepLoss::loss (train/gradients.h) over the slice's passes
-    Gradients gradients;
-  };
-  // With several processes, holds one model for each slice (micro-batch), and the sums of gradients
-  // over slices and processes.
-  struct Shared {
-    Shared(machine::ProcessGroup& group, const nn::Model& model, std::size_t slices)
-        : exchange(group, model.parameters(), slices), replicas(model, slices, exchange) {}
-    GradientExchange exchange;
-    Replicas replicas;
-  };
-  void set_own_memory(const nn::Memory& memory);
-  // Reads this process's rows of a step. At the start of an epoch, the memory becomes zeros.
-  Input read(Streams& streams, std::int64_t step);
-  // These compute losses and, unless gradients are disabled, gradients. They replace the memories.
-  SliceResult run_slice(std::size_t slice, const Input& input);
-  std::vector<SliceResult> run_slices(const Input& input);
-  // Returns the sum of the slices' losses over all processes.
-  double sum_of_losses(const std::vector<SliceResult>& slices) const;
-
-  nn::ModelAtLengths at_lengths_;
-  Adam adam_;
-  machine::RowRange rows_;  // the rows of the batch that this process computes
-  // These are parts of rows_ (train/gradients.h). Their row 0 is the first row of rows_.
-  std::vector<Slice> slices_;
-  std::unique_ptr<Shared> shared_;
-  std::vector<std::vector<nn::Memory>> memories_;  // [s][p] is of the rows slices_[s][p]
+#ifdef QL_CUDA
+  std::unique_ptr<CudaSteps> cuda_;
+#endif
 };
 
 }  // namespace ql::train

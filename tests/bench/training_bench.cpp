@@ -165,7 +165,7 @@ class Training {
   ql::shard::MultiReader reader_;
   ql::train::TrainingConfig config_;
   ql::train::Streams streams_;
-  ql::train::CpuTrainer learner_;
+  ql::train::TrainedNetwork learner_;
   std::int64_t step_ = 0;
 };
 

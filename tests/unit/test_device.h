@@ -7,10 +7,11 @@
 #include <cstdlib>
 
 #include "machine/device.h"
+#include "machine/process_group.h"
 
 namespace ql::test {
 
-inline c10::Device device(const machine::ProcessGroup* group = nullptr) {
+inline c10::Device device(const machine::ProcessGroup& group = machine::ProcessGroup::single()) {
   const char* name = std::getenv("QL_TEST_DEVICE");
   return machine::find_device(name == nullptr ? "cpu" : name, group);
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "machine/device.h"
+#include "machine/process_group.h"
 #include "nn/compression.h"
 #include "nn/memory.h"
 #include "unit/float32_error.h"
@@ -15,7 +16,7 @@ namespace {
 
 std::string refusal(const std::string& name) {
   try {
-    find_device(name);
+    find_device(name, ProcessGroup::single());
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -53,7 +54,7 @@ std::vector<at::Tensor> compute(const nn::Model& model, Precision precision) {
 }  // namespace
 
 TEST_CASE("find_device: a device has a name, and must exist") {
-  CHECK(find_device("cpu").is_cpu());
+  CHECK(find_device("cpu", ProcessGroup::single()).is_cpu());
   for (const char* name :
        {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1 ", "cudax", "cuda:100"}) {
     CAPTURE(name);
@@ -101,17 +102,20 @@ TEST_CASE("Precision: has names") {
 }
 
 TEST_CASE("set_up_precision: the CPU computes in float32, and in bfloat16 if it can") {
-  CHECK((set_up_precision(at::kCPU, Precision::kFloat32) == Precision::kFloat32));
+  CHECK((set_up_precision(at::kCPU, Precision::kFloat32, ProcessGroup::single()) ==
+         Precision::kFloat32));
   const bool rounds = bfloat16_products() != Bfloat16Products::kNone;
-  CHECK((set_up_precision(at::kCPU, Precision::kAuto) ==
+  CHECK((set_up_precision(at::kCPU, Precision::kAuto, ProcessGroup::single()) ==
          (rounds ? Precision::kBfloat16 : Precision::kFloat32)));
   for (const Precision other : {Precision::kTf32, Precision::kFloat16}) {
-    CHECK_THROWS_AS(set_up_precision(at::kCPU, other), UsageError);
+    CHECK_THROWS_AS(set_up_precision(at::kCPU, other, ProcessGroup::single()), UsageError);
   }
   if (rounds) {
-    CHECK((set_up_precision(at::kCPU, Precision::kBfloat16) == Precision::kBfloat16));
+    CHECK((set_up_precision(at::kCPU, Precision::kBfloat16, ProcessGroup::single()) ==
+           Precision::kBfloat16));
   } else {
-    CHECK_THROWS_AS(set_up_precision(at::kCPU, Precision::kBfloat16), UsageError);
+    CHECK_THROWS_AS(set_up_precision(at::kCPU, Precision::kBfloat16, ProcessGroup::single()),
+                    UsageError);
   }
 }
 

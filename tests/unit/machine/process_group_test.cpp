@@ -42,13 +42,39 @@ TEST_CASE("sums over processes have the same bits in each") {
   }
 }
 
+TEST_CASE("a single process is a group, whose sums are its own numbers") {
+  ProcessGroup& group = ProcessGroup::single();
+  CHECK(group.is_single());
+  CHECK(group.is_first());
+  CHECK(group.local_size() == 1);
+  const at::Tensor values = at::arange(3, at::kFloat);
+  group.sum(values);
+  CHECK(values.equal(at::arange(3, at::kFloat)));
+  CHECK(group.all_rows(values, 3).is_same(values));
+  CHECK(group.share_of(7).first == 0);
+  CHECK(group.share_of(7).count == 7);
+  CHECK(group.from_first("text") == "text");
+  CHECK(group.from_first(std::int64_t{-7}) == -7);
+  CHECK(group.gather("text") == std::vector<std::string>{"text"});
+  double clock = 5.5;
+  CHECK(group.agree_on_stop(SIGTERM, &clock) == SIGTERM);
+  CHECK(group.agree_on_stop(0) == 0);
+  CHECK(clock == 5.5);
+  group.require_same({{"seed", "1"}}, "");
+  group.join_device(at::kCPU);
+  group.await_device();
+  group.check_for_stop();
+  CHECK_THROWS_WITH_AS(run_in_group(group, [] { throw std::runtime_error("wrong"); }), "wrong",
+                       std::runtime_error);
+}
+
 TEST_CASE("several sums are under way at once") {
   test::in_group(2, [](ProcessGroup& group) {
     std::vector<at::Tensor> tensors;
     std::vector<ProcessGroup::Wait> waits;
     for (int i = 0; i < 5; ++i) {
       tensors.push_back(at::full({100 + i}, i + group.rank(), at::kFloat));
-      waits.push_back(group.start_sum({tensors.back()}));
+      waits.push_back(group.start_sum(tensors.back()));
     }
     for (std::size_t i = 0; i < 5; ++i) {
       waits[i]();
@@ -151,7 +177,7 @@ TEST_CASE("an error of one ends the others with its words, and so does a signal"
   for (const bool by_signal : {false, true}) {
     try {
       test::in_group(3, [&](ProcessGroup& group) {
-        run_in_group(&group, [&] {
+        run_in_group(group, [&] {
           if (group.rank() == 1 && by_signal) throw Interrupted(SIGUSR1);
           if (group.rank() == 1) throw Error("valid/0.zst", "damaged");
           try {
@@ -287,7 +313,7 @@ TEST_CASE("a stranger that sends a part of a request is disconnected") {
       own.rank = rank;
       ProcessGroup group(own, std::chrono::seconds(36));
       try {
-        run_in_group(&group, [&] {
+        run_in_group(group, [&] {
           if (rank == 0) return group.sum(at::ones({1}));
           const Stranger during(process.port, std::string(1, '\0'));
           std::this_thread::sleep_for(std::chrono::seconds(18));

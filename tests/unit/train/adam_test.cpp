@@ -1,10 +1,10 @@
-// Compares Adam, its clipping and its decay with the scalar algorithm of the papers.
+// Compares Adam and its decay with the scalar algorithm of the papers.
 
 #include <cmath>
 
 #include "train/adam.h"
-#include "train/device_step.h"
 #include "unit/torch_doctest.h"
+#include "unit/train/flat_support.h"
 
 namespace ql::train {
 namespace {
@@ -31,7 +31,7 @@ double gradient_at(std::int64_t element, int step) {
   return element % 5 == 0 ? 0.0 : wave * std::pow(10.0, -static_cast<double>(element % 4));
 }
 
-std::vector<nn::NamedTensor> parameters(at::ScalarType type) {
+nn::FlatTensors parameters(at::ScalarType type) {
   // The sizes are below, at and above the size of a block of work.
   std::vector<nn::NamedTensor> made;
   for (const std::int64_t size : {1, 3, 16384, 40001}) {
@@ -39,26 +39,28 @@ std::vector<nn::NamedTensor> parameters(at::ScalarType type) {
     tensor.set_requires_grad(true);
     made.push_back({"p" + std::to_string(size), tensor});
   }
-  return made;
+  return nn::make_flat(made);
 }
 
-void set_gradients(std::vector<nn::NamedTensor>& made, int step) {
-  for (nn::NamedTensor& parameter : made) {
+std::vector<at::Tensor> gradients(const nn::FlatTensors& made, int step) {
+  std::vector<at::Tensor> all;
+  for (const nn::NamedTensor& parameter : made.named) {
     const at::Tensor gradient = at::empty(parameter.tensor.sizes(), at::kDouble);
     for (std::int64_t i = 0; i < gradient.numel(); ++i) {
       gradient.data_ptr<double>()[i] = gradient_at(i, step);
     }
-    parameter.tensor.mutable_grad() = gradient.to(parameter.tensor.scalar_type());
+    all.push_back(gradient.to(parameter.tensor.scalar_type()));
   }
+  return all;
 }
 
 void compare_with_oracle(at::ScalarType type, double tolerance, double decay = 0) {
   auto made = parameters(type);
-  made[1].name = "layers.0.dec_attn.layer_norm.weight";  // a norm, which does not decay
-  Adam adam(made, {0.8, 0.95, 1e-6, decay});
+  made.named[1].name = "layers.0.dec_attn.layer_norm.weight";  // a norm, which does not decay
+  Adam adam(made, {0.8, 0.95, 1e-6, decay}, /*by_kernel=*/true);
   std::vector<std::vector<ScalarAdam>> oracles;
   std::vector<std::vector<double>> weights;
-  for (const nn::NamedTensor& parameter : made) {
+  for (const nn::NamedTensor& parameter : made.named) {
     const auto size = static_cast<std::size_t>(parameter.tensor.numel());
     oracles.emplace_back(size, ScalarAdam{0.8, 0.95, 1e-6, oracles.size() == 1 ? 0 : decay});
     const at::Tensor wide = parameter.tensor.detach().to(at::kDouble);
@@ -66,12 +68,10 @@ void compare_with_oracle(at::ScalarType type, double tolerance, double decay = 0
   }
   for (int step = 0; step < 4; ++step) {
     const double rate = 0.01 / (1 + step), scale = step % 2 == 0 ? 1.0 : 0.3;
-    set_gradients(made, step);
-    adam.step(rate, scale);
+    test::step(adam, made, gradients(made, step), rate, scale);
     double worst = 0;
-    for (std::size_t p = 0; p < made.size(); ++p) {
-      CHECK_FALSE(made[p].tensor.grad().defined());
-      const at::Tensor wide = made[p].tensor.detach().to(at::kDouble);
+    for (std::size_t p = 0; p < made.named.size(); ++p) {
+      const at::Tensor wide = made.named[p].tensor.detach().to(at::kDouble);
       for (std::size_t i = 0; i < weights[p].size(); ++i) {
         const double gradient = gradient_at(static_cast<std::int64_t>(i), step) * scale;
         weights[p][i] = oracles[p][i].update(weights[p][i], gradient, rate);
@@ -88,14 +88,15 @@ void compare_with_oracle(at::ScalarType type, double tolerance, double decay = 0
 class SteadyGradients {
  public:
   explicit SteadyGradients(at::ScalarType type)
-      : weight_(at::zeros({3}, type).set_requires_grad(true)), type_(type) {}
+      : parameters_(nn::make_flat({{"w", at::zeros({3}, type)}})), type_(type) {}
 
-  std::vector<nn::NamedTensor> parameters() const { return {{"w", weight_}}; }
+  const nn::FlatTensors& parameters() const { return parameters_; }
   static double of(std::int64_t element, int step) {
     return (1 + 0.5 * std::sin(step + 1.0)) * std::pow(10.0, -static_cast<double>(element));
   }
-  void set(int step) {
-    weight_.mutable_grad() = at::tensor({of(0, step), of(1, step), of(2, step)}, type_);
+  void step(Adam& adam, int number) const {
+    test::step(adam, parameters_,
+               {at::tensor({of(0, number), of(1, number), of(2, number)}, type_)}, 0.01, 1);
   }
 
   // Returns the largest relative distance of moments and weights from those of `oracles`.
@@ -109,13 +110,13 @@ class SteadyGradients {
       };
       compare(moments[0].tensor, oracles[i].first);
       compare(moments[1].tensor, oracles[i].second);
-      compare(weight_.detach(), weights[i]);
+      compare(parameters_.named.front().tensor, weights[i]);
     }
     return worst;
   }
 
  private:
-  at::Tensor weight_;
+  nn::FlatTensors parameters_;
   at::ScalarType type_;
 };
 
@@ -128,16 +129,13 @@ TEST_CASE("Adam: decays close to 1 keep their digits, in the kernel and by opera
       CAPTURE(beta);
       SteadyGradients of_kernel(type), of_operations(type);
       const AdamOptions options{beta, beta, 1e-12};
-      Adam kernel(of_kernel.parameters(), options);
-      DeviceAdam device(of_operations.parameters(), options);
+      Adam kernel(of_kernel.parameters(), options, true);
+      Adam operations(of_operations.parameters(), options, false);
       std::vector<ScalarAdam> oracles(3, ScalarAdam{beta, beta, 1e-12});
       std::vector<double> weights(3, 0);
       for (int step = 0; step < 50; ++step) {
-        of_kernel.set(step);
-        of_operations.set(step);
-        kernel.step(0.01, 1);
-        device.step(device.take_gradient(), at::scalar_tensor(1, at::kDouble),
-                    at::scalar_tensor(0.01, at::kDouble), at::scalar_tensor(true, at::kBool));
+        of_kernel.step(kernel, step);
+        of_operations.step(operations, step);
         for (std::size_t i = 0; i < oracles.size(); ++i) {
           const double gradient = SteadyGradients::of(static_cast<std::int64_t>(i), step);
           weights[i] = oracles[i].update(weights[i], gradient, 0.01);
@@ -146,7 +144,7 @@ TEST_CASE("Adam: decays close to 1 keep their digits, in the kernel and by opera
       // float32 rounds 50 sums, by 6e-8 each.
       const double tolerance = type == at::kFloat ? 5e-6 : 1e-7;
       CHECK(of_kernel.distance(kernel.moments(), oracles, weights) < tolerance);
-      CHECK(of_operations.distance(device.moments(), oracles, weights) < tolerance);
+      CHECK(of_operations.distance(operations.moments(), oracles, weights) < tolerance);
     }
   }
 }
@@ -160,10 +158,10 @@ TEST_CASE("Adam: weight decay is decoupled from the gradient" * doctest::test_su
   compare_with_oracle(at::kDouble, 1e-12, 3);
   compare_with_oracle(at::kFloat, 2e-6, 3);
   // float32 cannot represent this rate as 1 - rate: 1 - 1e-9 is 1 there.
-  at::Tensor weight = at::ones({1}, at::kDouble).set_requires_grad(true);
-  Adam adam({{"w", weight}}, {0.9, 0.999, 1e-8, 1e-6});
-  adam.step(1e-3, 1);
-  CHECK(1 - weight.item<double>() == doctest::Approx(1e-9).epsilon(1e-6));
+  const nn::FlatTensors weight = nn::make_flat({{"w", at::ones({1}, at::kDouble)}});
+  Adam adam(weight, {0.9, 0.999, 1e-8, 1e-6}, /*by_kernel=*/true);
+  test::step(adam, weight, {at::Tensor()}, 1e-3, 1);
+  CHECK(1 - weight.named.front().tensor.item<double>() == doctest::Approx(1e-9).epsilon(1e-6));
 }
 
 TEST_CASE("decays: biases, norms and embeddings do not decay unless all weights do") {
@@ -186,37 +184,14 @@ TEST_CASE("decays: biases, norms and embeddings do not decay unless all weights 
   }
 }
 
-TEST_CASE("Adam: a gradient that is not contiguous is read in the parameter's order") {
-  at::Tensor weight = at::zeros({2, 3}, at::kFloat);
-  weight.set_requires_grad(true);
-  Adam adam({{"w", weight}}, {0.0, 0.0, 1e-12});
-  weight.mutable_grad() = at::tensor({1., -1., 2., -2., 3., -3.}, at::kFloat).view({3, 2}).t();
-  adam.step(0.5, 1);  // without moments the step is the gradient's sign
-  const at::Tensor expected = at::tensor({-.5, -.5, -.5, .5, .5, .5}, at::kFloat).view({2, 3});
-  CHECK(at::allclose(weight, expected));
-}
-
-TEST_CASE("clip_scale: shortens only longer gradients") {
-  CHECK(clip_scale(2.0, 0.5) == 0.25);
-  CHECK(clip_scale(0.5, 0.5) == 1.0);
-  CHECK(clip_scale(0.4, 0.5) == 1.0);
-  CHECK(clip_scale(100, 0) == 1.0);
-}
-
-TEST_CASE("Adam: refuses tensors that it cannot update in place") {
-  CHECK_THROWS_AS(Adam({{"w", at::zeros({4, 6}).t()}}, {}), std::invalid_argument);
-  CHECK_THROWS_AS(Adam({{"w", at::zeros({4}, at::kLong)}}, {}), std::invalid_argument);
-}
-
 TEST_CASE("Adam: moments are named after their parameters and shared") {
   auto made = parameters(at::kFloat);
-  Adam adam(made, {});
+  Adam adam(made, {}, /*by_kernel=*/true);
   const auto moments = adam.moments();
   REQUIRE(moments.size() == 8);
   CHECK(moments[0].name == "first_moment.p1");
   CHECK(moments[7].name == "second_moment.p40001");
-  set_gradients(made, 2);
-  adam.step(0.1, 1);
+  test::step(adam, made, gradients(made, 2), 0.1, 1);
   CHECK(moments[7].tensor.abs().sum().item<double>() > 0);
 }
 

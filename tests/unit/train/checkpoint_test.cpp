@@ -33,7 +33,7 @@ struct Trained {
     description.training = training_to_json(config);
     description.provenance = Json::object();
     Streams streams(reader, config.batch, network.lengths.segment);
-    CpuTrainer learner(network, config);
+    TrainedNetwork learner(network, config);
     for (std::int64_t step = 0; step < 3; ++step) learner.step(streams, step, 0.01);
     state.step = 3;
     state.updates = 3;
@@ -54,7 +54,7 @@ struct Trained {
   fs::path folder() const { return scratch / "last"; }
 };
 
-std::string refusal(const fs::path& folder, CpuTrainer& learner) {
+std::string refusal(const fs::path& folder, TrainedNetwork& learner) {
   try {
     read_checkpoint(folder, learner);
   } catch (const Error& error) {
@@ -71,7 +71,7 @@ TEST_CASE("read_checkpoint: restores everything") {
         test::tiny_compressive(net::Pool::kDilatedConvolution,
                                net::CompressionLoss::kAutoEncoding)}) {
     const Trained trained(network);
-    CpuTrainer learner(network, trained.config);
+    TrainedNetwork learner(network, trained.config);
     const TrainingState state = read_checkpoint(trained.folder(), learner);
     CHECK(state_to_json(state) == state_to_json(trained.state));
     CHECK(state.since_log.loss_sum == trained.state.since_log.loss_sum);
@@ -90,7 +90,7 @@ TEST_CASE("read_checkpoint: restores everything") {
 
 TEST_CASE("verify_checkpoint: every damaged file is refused") {
   const Trained trained(test::tiny_xl());
-  CpuTrainer learner(trained.network, trained.config);
+  TrainedNetwork learner(trained.network, trained.config);
   for (const char* name : {"model.json", "model.safetensors", "optimizer.safetensors",
                            "memory.safetensors", "vocabulary.json", "state.json"}) {
     CAPTURE(std::string(name));
@@ -119,7 +119,7 @@ TEST_CASE("verify_checkpoint: every damaged file is refused") {
 
 TEST_CASE("verify_checkpoint: a checkpoint without a vocabulary, as of imported ids, is complete") {
   Trained trained(test::tiny_xl());
-  CpuTrainer learner(trained.network, trained.config);
+  TrainedNetwork learner(trained.network, trained.config);
   trained.description.vocabulary_text.clear();
   write_checkpoint(trained.folder(), trained.description, learner, trained.state);
   CHECK_FALSE(fs::exists(trained.folder() / "vocabulary.json"));
@@ -177,12 +177,12 @@ TEST_CASE("read_checkpoint: a checkpoint of another network is refused, naming t
   const Trained trained(test::tiny_xl());
   net::Network wider = trained.network;
   wider.d_inner = 48;
-  CpuTrainer learner(wider, trained.config);
+  TrainedNetwork learner(wider, trained.config);
   CHECK(refusal(trained.folder(), learner).find("CoreNet") != std::string::npos);
 
   TrainingConfig more_rows = trained.config;
   more_rows.batch = 4;
-  CpuTrainer with_more_rows(trained.network, more_rows);
+  TrainedNetwork with_more_rows(trained.network, more_rows);
   CHECK(refusal(trained.folder(), with_more_rows).find("memory.0") != std::string::npos);
   // Rows that are known to be others keep their own memory.
   CHECK(read_checkpoint(trained.folder(), with_more_rows, Rows::kOther).step == 3);
@@ -222,7 +222,7 @@ TEST_CASE("write_checkpoint: values that are not finite never replace a checkpoi
   const Trained trained(test::tiny_xl());
   const std::string before = test::slurp(trained.folder() / "state.json");
   const auto said = [&](const char* name, double value) {
-    CpuTrainer learner(trained.network, trained.config);
+    TrainedNetwork learner(trained.network, trained.config);
     nn::Memory memory = learner.memory();
     for (const auto& tensors : {learner.model().parameters(), learner.moments(), memory.named()}) {
       for (const nn::NamedTensor& named : tensors) {

@@ -35,7 +35,7 @@ TrainedInSlices run(const net::Network& network, std::int64_t slices, std::int64
   Streams streams(reader, config.batch, network.lengths.segment);
   const int before = at::get_num_threads();
   at::set_num_threads(threads);
-  CpuTrainer learner(network, config);
+  TrainedNetwork learner(network, config);
   TrainedInSlices trained;
   for (std::int64_t step = 0; step < steps; ++step) {
     const StepResult result = learner.step(streams, step, 0.01);
@@ -97,7 +97,7 @@ TEST_CASE("choose_slices: one and two threads have the same slices, more have as
   CHECK(choose_slices(7, 40, 4) == 3);
 }
 
-TEST_CASE("CpuTrainer: slices and passes change a step only by rounding") {
+TEST_CASE("TrainedNetwork: slices and passes change a step only by rounding") {
   net::Network resetting = test::tiny_ql();
   resetting.reset_memory_at_documents = true;
   for (const net::Network& network :

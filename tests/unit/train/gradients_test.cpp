@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "unit/torch_doctest.h"
+#include "unit/train/flat_support.h"
 
 namespace ql::train {
 namespace {
@@ -18,47 +19,50 @@ namespace {
 // The sizes are below, at and above the size of a block of work.
 const std::vector<std::int64_t> kSizes = {1, 3, 16384, 40001};
 
-std::vector<nn::NamedTensor> made_parameters(at::ScalarType type) {
+nn::FlatTensors made_parameters() {
   std::vector<nn::NamedTensor> made;
-  for (const std::int64_t size : kSizes) {
-    made.push_back({"p" + std::to_string(size), at::zeros({size}, type).set_requires_grad(true)});
-  }
-  return made;
+  for (const std::int64_t size : kSizes) made.push_back({std::to_string(size), at::zeros({size})});
+  return nn::make_flat(made);
 }
 
-std::vector<Gradients> random_gradients(std::size_t slices, at::ScalarType type) {
+// Holds a gradient for each parameter.
+using Slices = std::vector<std::vector<at::Tensor>>;
+
+Slices random_gradients(std::size_t slices) {
   at::manual_seed(7);
-  std::vector<Gradients> made(slices);
-  for (Gradients& slice : made) {
-    for (const std::int64_t size : kSizes) slice.push_back(at::randn({size}, type));
+  Slices made(slices);
+  for (std::vector<at::Tensor>& slice : made) {
+    for (const std::int64_t size : kSizes) slice.push_back(at::randn({size}));
   }
   return made;
 }
 
-std::vector<Gradients> copy_of(const std::vector<Gradients>& gradients) {
-  std::vector<Gradients> copies = gradients;
-  for (Gradients& slice : copies) {
-    for (at::Tensor& gradient : slice) gradient = gradient.defined() ? gradient.clone() : gradient;
+// Adds up the slices, and returns the sum for each parameter.
+std::vector<at::Tensor> sums_of(const nn::FlatTensors& parameters, const Slices& slices,
+                                std::vector<double>& squares) {
+  GradientExchange exchange(machine::ProcessGroup::single(), parameters, slices.size());
+  for (std::size_t slice = slices.size(); slice-- > 0;) {
+    for (std::size_t p = 0; p < parameters.named.size(); ++p) {
+      if (slices[slice][p].defined()) exchange.put(slice, p, slices[slice][p].clone());
+    }
   }
-  return copies;
+  const Gradient gradient = exchange.finish();
+  squares = sums_of_squares(parameters, gradient);
+  return test::by_parameter(parameters, gradient);
 }
 
 }  // namespace
 
 TEST_CASE("group_norms: are those of layers and of the other parameters") {
-  std::vector<nn::NamedTensor> made;
-  const auto add = [&made](const char* name, const std::vector<double>& gradient) {
-    const at::Tensor values = at::tensor(gradient, at::kFloat);
-    made.push_back({name, at::zeros_like(values).set_requires_grad(true)});
-    made.back().tensor.mutable_grad() = values;
-  };
-  add("word_emb.emb_layers.0.weight", {3, 4});
-  add("layers.1.dec_attn.qkv_net.weight", {1, 2, 2});
-  add("layers.10.pos_ff.layer_norm.bias", {-7});
-  add("r_w_bias", {std::numeric_limits<double>::quiet_NaN(), 1});
-  add("layers.1.pos_ff.layer_norm.bias", {4});
-  made.push_back({"crit.out_layers.0.bias", at::zeros({2}).set_requires_grad(true)});
-  const std::vector<GroupNorm> groups = group_norms(made);
+  std::vector<nn::NamedTensor> named;
+  for (const char* name : {"word_emb.emb_layers.0.weight", "layers.1.dec_attn.qkv_net.weight",
+                           "layers.10.pos_ff.layer_norm.bias", "r_w_bias",
+                           "layers.1.pos_ff.layer_norm.bias", "crit.out_layers.0.bias"}) {
+    named.push_back({name, at::zeros({2})});
+  }
+  const double unknown = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<GroupNorm> groups =
+      group_norms(nn::make_flat(named), {25, 9, 49, unknown, 16, 0});
   REQUIRE(groups.size() == 5);
   CHECK(groups[0].name == "word_emb");
   CHECK(groups[0].norm == doctest::Approx(5));
@@ -72,56 +76,52 @@ TEST_CASE("group_norms: are those of layers and of the other parameters") {
   CHECK(groups[4].norm == 0);
 }
 
-TEST_CASE("join_gradients: slices are added up, and the norm is over all parameters" *
-          doctest::test_suite("numeric")) {
-  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    for (const std::size_t slices : {1U, 2U, 5U}) {
-      CAPTURE(slices);
-      const auto made = made_parameters(type);
-      std::vector<Gradients> gradients = random_gradients(slices, type);
-      gradients.back()[0] = at::Tensor();  // this slice does not depend on it
-      for (Gradients& slice : gradients) {
-        slice[1] = at::Tensor();  // and none on that
+TEST_CASE("GradientExchange: slices are added up in their order" * doctest::test_suite("numeric")) {
+  for (const std::size_t slices : {1U, 2U, 5U}) {
+    CAPTURE(slices);
+    const nn::FlatTensors parameters = made_parameters();
+    Slices gradients = random_gradients(slices);
+    gradients.back()[0] = at::Tensor();  // this slice does not depend on it
+    for (std::vector<at::Tensor>& slice : gradients) slice[1].reset();  // and none on that
+    std::vector<double> squares;
+    const std::vector<at::Tensor> sums = sums_of(parameters, gradients, squares);
+    for (std::size_t p = 0; p < kSizes.size(); ++p) {
+      at::Tensor sum = at::zeros({kSizes[p]});
+      for (const std::vector<at::Tensor>& slice : gradients) {
+        sum = slice[p].defined() ? sum + slice[p] : sum;
       }
-      const std::vector<Gradients> before = copy_of(gradients);
-      made[1].tensor.mutable_grad() = at::ones({3}, type);  // of an earlier step
-      const double norm = join_gradients(made, gradients);
-      double squares = 0;
-      for (std::size_t p = 0; p < made.size(); ++p) {
-        at::Tensor sum = at::zeros({kSizes[p]}, type);
-        for (const Gradients& slice : before) sum = slice[p].defined() ? sum + slice[p] : sum;
-        const at::Tensor& found = made[p].tensor.grad();
-        CHECK(found.defined() == (p != 1 && (p != 0 || slices > 1)));
-        CHECK((!found.defined() || at::equal(found, sum)));
-        squares += sum.to(at::kDouble).square().sum().item<double>();
-      }
-      CHECK(norm == doctest::Approx(std::sqrt(squares)).epsilon(1e-12));
+      CHECK(at::equal(sums[p], sum));
+      CHECK(squares[p] ==
+            doctest::Approx(sum.to(at::kDouble).square().sum().item<double>()).epsilon(1e-12));
     }
   }
 }
 
-TEST_CASE("join_gradients: does not depend on the number of threads") {
+TEST_CASE("sums_of_squares: do not depend on the number of threads") {
   const int threads = at::get_num_threads();
-  std::vector<double> norms;
-  std::vector<at::Tensor> sums;
+  std::vector<std::vector<double>> found(3);
   for (const int used : {1, 2, 3}) {
     at::set_num_threads(used);
-    const auto made = made_parameters(at::kFloat);
-    norms.push_back(join_gradients(made, random_gradients(3, at::kFloat)));
-    sums.push_back(made.back().tensor.grad());
+    sums_of(made_parameters(), random_gradients(3), found[static_cast<std::size_t>(used - 1)]);
   }
   at::set_num_threads(threads);
-  CHECK(norms[1] == norms[0]);
-  CHECK(norms[2] == norms[0]);
-  CHECK(at::equal(sums[1], sums[0]));
-  CHECK(at::equal(sums[2], sums[0]));
+  CHECK(found[1] == found[0]);
+  CHECK(found[2] == found[0]);
 }
 
-TEST_CASE("join_gradients: a gradient that is not contiguous is joined in the parameter's order") {
-  const at::Tensor weight = at::zeros({2, 3}).set_requires_grad(true);
+TEST_CASE("sums_of_squares: float64 gradients of one range, as the tests of other devices have") {
+  const nn::FlatTensors parameters = nn::make_flat({{"a", at::zeros({3}, at::kDouble)}});
+  const Gradient gradient = {concatenate(parameters, {at::tensor({1.0, 2.0, 1e-9}, at::kDouble)})};
+  CHECK(sums_of_squares(parameters, gradient).front() == doctest::Approx(5));
+  CHECK(norm_by_operations(gradient.front()).item<double>() == doctest::Approx(std::sqrt(5)));
+}
+
+TEST_CASE("GradientExchange: a gradient that is not contiguous is read in the parameter's order") {
+  const nn::FlatTensors parameters = nn::make_flat({{"w", at::zeros({2, 3})}});
   const at::Tensor gradient = at::arange(6, at::kFloat).view({3, 2}).t();
-  join_gradients({{"w", weight}}, {{gradient}, {gradient}});
-  CHECK(at::equal(weight.grad(), gradient * 2));
+  std::vector<double> squares;
+  const std::vector<at::Tensor> sums = sums_of(parameters, {{gradient}, {gradient}}, squares);
+  CHECK(at::equal(sums.front(), gradient * 2));
 }
 
 }  // namespace ql::train

@@ -31,7 +31,7 @@ TEST_CASE("RunLog: a record has the means of the steps since the last one") {
 
   shard::MultiReader reader({(place.scratch / "data").string()});
   Streams streams(reader, config.batch, 4);
-  CpuTrainer learner(place.task.network, config);
+  TrainedNetwork learner(place.task.network, config);
   for (std::int64_t record = 0; record < 5; ++record) {
     double loss = 0, norm = 0;
     for (std::int64_t step = 4 * record; step < 4 * record + 4; ++step) {

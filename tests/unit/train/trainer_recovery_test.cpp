@@ -67,7 +67,7 @@ struct OddPage : Workplace {
     config.slices = config.passes = 1;
     shard::MultiReader reader({(scratch / data).string()});
     Streams streams(reader, 1, 4);
-    CpuTrainer learner(task.network, config), trained(task.network, config);
+    TrainedNetwork learner(task.network, config), trained(task.network, config);
     const nn::Memory empty = learner.memory();
     for (std::int64_t step = 0; step < kSteps; ++step) {
       if (step == from) {
@@ -152,7 +152,7 @@ bool goes_on_by_hand(const Workplace& place, const fs::path& checkpoint, Rows ro
   config.passes = training["passes"].get<std::int64_t>();
   shard::MultiReader reader({(place.scratch / "data").string()});
   Streams streams(reader, config.batch, place.task.network.lengths.segment);
-  CpuTrainer learner(place.task.network, config), trained(place.task.network, config);
+  TrainedNetwork learner(place.task.network, config), trained(place.task.network, config);
   const std::int64_t first = read_checkpoint(checkpoint, learner, rows).step;
   streams.set_cursor(first, cursor);
   for (std::int64_t step = first; step < config.steps; ++step) {

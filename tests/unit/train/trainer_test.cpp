@@ -420,7 +420,7 @@ TEST_CASE("train: weights of a Transformer-XL start a Transformer-QL of the same
   ql.task.config.steps = 1;
   ql.train();
   CHECK(ql.file("last/model.safetensors").size() == xl.file("last/model.safetensors").size());
-  CpuTrainer learner(test::tiny_ql(), ql.task.config), origin(test::tiny_xl(), xl.task.config);
+  TrainedNetwork learner(test::tiny_ql(), ql.task.config), origin(test::tiny_xl(), xl.task.config);
   read_checkpoint(ql.task.run / "last", learner);
   read_checkpoint(xl.task.run / "last", origin);
   for (std::size_t i = 0; i < learner.model().parameters().size(); ++i) {

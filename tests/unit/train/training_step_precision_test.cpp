@@ -6,7 +6,6 @@
 
 #include "eval/evaluate.h"
 #include "machine/device.h"
-#include "train/device_step.h"
 #include "unit/plain_bfloat16.h"
 #include "unit/thread_count.h"
 #include "unit/torch_doctest.h"
@@ -25,7 +24,7 @@ double loss_of_steps(machine::Precision precision) {
   config.precision = precision;
   shard::MultiReader reader({(place.scratch / "data").string()});
   Streams streams(reader, config.batch, 4);
-  DeviceTrainer learner(test::tiny_ql(), config, {});
+  TrainedNetwork learner(test::tiny_ql(), config, {at::kCPU, true, /*enqueues_on_cpu=*/true});
   for (std::int64_t step = 0; step < 3; ++step) learner.step(streams, step, 0.01);
   return learner.finish().loss;
 }
@@ -42,7 +41,7 @@ double loss_of_checkpoint(const test::Workplace& place, machine::Precision preci
 
 }  // namespace
 
-TEST_CASE("DeviceStep: a device's step computes in its precision") {
+TEST_CASE("TrainingStep: a device's step computes in its precision") {
   const machine::OperationsOnly operations;
   const test::PlainBfloat16 plain;
   const double exact = loss_of_steps(machine::Precision::kFloat32);
@@ -83,7 +82,7 @@ TEST_CASE("train: bfloat16 has the same bits for any threads, and a resume conti
 
 // There is enough work for all threads: a product has more than 256 rows, the softmax two panels,
 // and the validation eight pieces.
-TEST_CASE("CpuTrainer: threads that compute one slice together round the same operands" *
+TEST_CASE("TrainedNetwork: threads that compute one slice together round the same operands" *
           doctest::test_suite("numeric")) {
   constexpr std::uint32_t kVocabulary = 2500;
   net::Network network = test::tiny_ql();

@@ -21,7 +21,7 @@ std::pair<double, double> learn(net::Network network, std::int64_t steps) {
   TrainingConfig config = test::tiny_config();
   config.batch = 8;
   Streams streams(reader, config.batch, network.lengths.segment);
-  CpuTrainer learner(network, config);
+  TrainedNetwork learner(network, config);
   double first = 0, last = 0;
   for (std::int64_t step = 0; step < steps; ++step) {
     last = learner.step(streams, step, 0.01).loss;
@@ -32,7 +32,7 @@ std::pair<double, double> learn(net::Network network, std::int64_t steps) {
 
 }  // namespace
 
-TEST_CASE("CpuTrainer: a tiny network learns a repeating sentence") {
+TEST_CASE("TrainedNetwork: a tiny network learns a repeating sentence") {
   std::vector<net::Network> networks{test::tiny_ql(), test::tiny_xl()};
   for (const std::string& pool : all_names<net::Pool>()) {
     networks.push_back(test::tiny_compressive(value_named<net::Pool>(pool, "")));
@@ -46,14 +46,14 @@ TEST_CASE("CpuTrainer: a tiny network learns a repeating sentence") {
   }
 }
 
-TEST_CASE("CpuTrainer: an epoch starts with an empty memory") {
+TEST_CASE("TrainedNetwork: an epoch starts with an empty memory") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(60, 23), 23);
   shard::MultiReader reader({(scratch / "data").string()});
   const TrainingConfig config = test::tiny_config();
   Streams streams(reader, config.batch, 4);  // parts of 20 tokens: 4 steps an epoch
   REQUIRE(streams.steps_per_epoch() == 4);
-  CpuTrainer a(test::tiny_xl(), config), b(test::tiny_xl(), config);
+  TrainedNetwork a(test::tiny_xl(), config), b(test::tiny_xl(), config);
   for (std::int64_t step = 0; step < 4; ++step) {
     a.step(streams, step, 0);  // fills the memory, learns nothing
   }
@@ -62,18 +62,18 @@ TEST_CASE("CpuTrainer: an epoch starts with an empty memory") {
   CHECK(a.step(streams, 5, 0).loss == b.step(streams, 5, 0).loss);
 }
 
-TEST_CASE("CpuTrainer: memory is carried from step to step") {
+TEST_CASE("TrainedNetwork: memory is carried from step to step") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(300, 23), 23);
   shard::MultiReader reader({(scratch / "data").string()});
   const TrainingConfig config = test::tiny_config();
   Streams streams(reader, config.batch, 4);
-  CpuTrainer with(test::tiny_xl(), config), without(test::tiny_xl(), config);
+  TrainedNetwork with(test::tiny_xl(), config), without(test::tiny_xl(), config);
   with.step(streams, 0, 0);
   CHECK(with.step(streams, 1, 0).loss != without.step(streams, 1, 0).loss);
 }
 
-TEST_CASE("CpuTrainer: a step of a network that resets its memory knows its documents" *
+TEST_CASE("TrainedNetwork: a step of a network that resets its memory knows its documents" *
           doctest::test_suite("numeric")) {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(300, 23), 23, "made up", {4, 6, 104, 110, 205});
@@ -83,7 +83,7 @@ TEST_CASE("CpuTrainer: a step of a network that resets its memory knows its docu
   network.reset_memory_at_documents = true;
   const TrainingConfig config = test::tiny_config();
   Streams streams(reader, 3, 4);
-  CpuTrainer learner(network, config);
+  TrainedNetwork learner(network, config);
   const nn::ModelAtLengths at_lengths(learner.model(), network.lengths);
   nn::Memory memory = at_lengths.start_memory(3);
   // Rows begin with tokens 0, 100 and 200.
@@ -114,7 +114,7 @@ TEST_CASE("step_loss: half of the loss trains on the newer half of every segment
     TrainingConfig config = test::tiny_config();
     config.half_loss = true;
     config.clip = 0;
-    CpuTrainer learner(network, config);
+    TrainedNetwork learner(network, config);
     nn::Memory memory = learner.memory();
     // This computes the same step by hand: all losses, those of the older half times zero.
     const at::Tensor ids = at::empty({3, segment + 1}, at::kLong);
@@ -145,7 +145,7 @@ TEST_CASE("step_loss: half of the loss trains on the newer half of every segment
   }
 }
 
-TEST_CASE("CpuTrainer: a convolution learns by the weight of its reconstruction") {
+TEST_CASE("TrainedNetwork: a convolution learns by the weight of its reconstruction") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(300, 23), 23);
   shard::MultiReader reader({(scratch / "data").string()});
@@ -153,7 +153,7 @@ TEST_CASE("CpuTrainer: a convolution learns by the weight of its reconstruction"
   const auto convolution_after = [&](std::optional<double> weight) {
     TrainingConfig config = test::tiny_config();
     config.recons_loss_weight = weight;
-    CpuTrainer learner(test::tiny_compressive(), config);
+    TrainedNetwork learner(test::tiny_compressive(), config);
     for (std::int64_t step = 0; step < 3; ++step) learner.step(streams, step, 0.01);
     for (const nn::NamedTensor& parameter : learner.model().parameters()) {
       if (parameter.name == "layers.1.compress.weight") return parameter.tensor.detach().clone();
@@ -164,7 +164,7 @@ TEST_CASE("CpuTrainer: a convolution learns by the weight of its reconstruction"
   CHECK(!at::equal(convolution_after(0.01), convolution_after(0)));
 }
 
-TEST_CASE("CpuTrainer: a decoder learns together with the network") {
+TEST_CASE("TrainedNetwork: a decoder learns together with the network") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::repeating(2000, 23), 23);
   shard::MultiReader reader({(scratch / "data").string()});
@@ -176,7 +176,7 @@ TEST_CASE("CpuTrainer: a decoder learns together with the network") {
     config.batch = 8;
     config.recons_loss_weight = 1;
     Streams streams(reader, config.batch, network.lengths.segment);
-    CpuTrainer learner(network, config);
+    TrainedNetwork learner(network, config);
     // Returns the mean square of the decoder's error, as a fraction of that of the memories.
     const auto left_over = [&] {
       nn::Memory memory = learner.memory();
@@ -209,12 +209,13 @@ TEST_CASE("CpuTrainer: a decoder learns together with the network") {
 }
 
 TEST_CASE(
-    "CpuTrainer: a loss that is not finite stops the training and leaves the weights unchanged") {
+    "TrainedNetwork: a loss that is not finite stops the training and leaves the weights "
+    "unchanged") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(300, 23), 23);
   shard::MultiReader reader({(scratch / "data").string()});
   Streams streams(reader, 3, 4);
-  CpuTrainer learner(test::tiny_xl(), test::tiny_config());
+  TrainedNetwork learner(test::tiny_xl(), test::tiny_config());
   at::Tensor poisoned = learner.model().parameters().front().tensor;
   {
     const at::NoGradGuard no_gradient;
@@ -232,7 +233,7 @@ TEST_CASE(
   CHECK(at::equal(before, learner.model().parameters().back().tensor));
 }
 
-TEST_CASE("CpuTrainer: a step that diverges changes nothing") {
+TEST_CASE("TrainedNetwork: a step that diverges changes nothing") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(300, 23), 23);
   shard::MultiReader reader({(scratch / "data").string()});
@@ -240,7 +241,7 @@ TEST_CASE("CpuTrainer: a step that diverges changes nothing") {
   for (net::Network network : {test::tiny_ql(), test::tiny_compressive()}) {
     TrainingConfig config = test::tiny_config();
     config.slices = 2;
-    CpuTrainer learner(network, config), other(network, config);
+    TrainedNetwork learner(network, config), other(network, config);
     learner.step(streams, 0, 0.01);
     other.step(streams, 0, 0.01);
     // The loss is too large, once in step 5, and once in the first step of an epoch, whose memory
@@ -261,7 +262,7 @@ TEST_CASE("CpuTrainer: a step that diverges changes nothing") {
         CHECK(std::string(error.what()).find("has jumped above 0.5") != std::string::npos);
       }
       learner.set_largest_loss(std::numeric_limits<double>::infinity());
-      if (step == 24) other.set_memory(CpuTrainer(network, config).memory());
+      if (step == 24) other.set_memory(TrainedNetwork(network, config).memory());
       CHECK(learner.step(streams, step + 1, 0.01).loss == other.step(streams, step + 1, 0.01).loss);
       for (std::size_t i = 0; i < learner.moments().size(); ++i) {
         CHECK(at::equal(learner.moments()[i].tensor, other.moments()[i].tensor));
@@ -271,14 +272,14 @@ TEST_CASE("CpuTrainer: a step that diverges changes nothing") {
   }
 }
 
-TEST_CASE("CpuTrainer: the same seed gives the same training, another seed another one") {
+TEST_CASE("TrainedNetwork: the same seed gives the same training, another seed another one") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(300, 23), 23);
   shard::MultiReader reader({(scratch / "data").string()});
   TrainingConfig config = test::tiny_config();
   Streams streams(reader, config.batch, 4);
   const auto losses = [&] {
-    CpuTrainer learner(test::tiny_ql(), config);
+    TrainedNetwork learner(test::tiny_ql(), config);
     std::vector<double> values;
     for (std::int64_t step = 0; step < 5; ++step) {
       values.push_back(learner.step(streams, step, 0.01).loss);

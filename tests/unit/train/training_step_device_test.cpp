@@ -10,11 +10,11 @@
 #include "base/error.h"
 #include "machine/device.h"
 #include "train/checkpoint.h"
-#include "train/device_step.h"
 #include "train/training_step.h"
 #include "unit/scratch.h"
 #include "unit/test_device.h"
 #include "unit/torch_doctest.h"
+#include "unit/train/flat_support.h"
 #include "unit/train_support.h"
 
 namespace ql::train {
@@ -105,6 +105,9 @@ class Questions {
   at::CallbackHandle handle_;
 };
 
+// Returns the device of the tests, on which steps are enqueued.
+ComputeDevice as_device() { return {test::device(), true, /*enqueues_on_cpu=*/true}; }
+
 // Disables dropout: on a GPU it draws other values than on the CPU.
 void without_chance(net::Network& network) {
   if (!test::device().is_cpu()) network.dropout = network.dropatt = 0;
@@ -113,8 +116,8 @@ void without_chance(net::Network& network) {
 void compare_with_learner(const net::Network& network, TrainingConfig config) {
   const Data data;
   Streams streams(*data.reader, config.batch, network.lengths.segment);
-  CpuTrainer learner(network, config);
-  DeviceTrainer device(network, config, {test::device()});
+  TrainedNetwork learner(network, config);
+  TrainedNetwork device(network, config, as_device());
   StepResult sum{0, 0, 0};
   for (std::int64_t step = 0; step < 12; ++step) {
     const double rate = 0.01 / static_cast<double>(1 + step);
@@ -136,108 +139,100 @@ void compare_with_learner(const net::Network& network, TrainingConfig config) {
 }
 
 // Sets the ids of step `number`, and its learning rate.
-void give_input(DeviceStep& step, const TrainingConfig& config, const net::Network& network,
+void give_input(TrainingStep& step, const TrainingConfig& config, const net::Network& network,
                 std::int64_t number) {
   StepInput host(config.batch, network.lengths.segment, step.scales(), at::TensorOptions());
   const std::int64_t count = config.batch * (network.lengths.segment + 1);
   for (std::int64_t i = 0; i < count; ++i) host.ids[i] = (i * 7 + number * 5) % network.vocab_size;
-  host.set_numbers(0.01, number, std::vector<double>(static_cast<std::size_t>(step.scales()), 1));
+  host.set_numbers(0.01, number, std::numeric_limits<double>::infinity(),
+                   std::vector<double>(static_cast<std::size_t>(step.scales()), 1));
   step.input().ids.copy_(host.ids);
   step.input().numbers.copy_(host.numbers);
 }
 
 }  // namespace
 
-// A number as the step of a device gets it.
-static at::Tensor on_device(double number, at::ScalarType type = at::kDouble) {
-  return at::scalar_tensor(number, at::TensorOptions(type).device(test::device()));
-}
-
+// Compares the kernel's Adam with that of operations, on the device of the tests.
 static void compare_adam(at::ScalarType type, double weight_decay) {
-  std::vector<nn::NamedTensor> by_kernel, by_operations;
+  std::vector<nn::NamedTensor> named, on_device;
   for (const std::int64_t size : {1, 3, 64, 1000}) {
-    for (auto* made : {&by_kernel, &by_operations}) {
-      at::Tensor tensor = at::linspace(-1, 1, size, type);
-      if (made == &by_operations) tensor = tensor.to(test::device());
-      made->push_back({"p" + std::to_string(size), tensor.set_requires_grad(true)});
-    }
+    named.push_back({"p" + std::to_string(size), at::linspace(-1, 1, size, type)});
+    if (size == 64) named.back().name = "r_w_bias";  // a bias, which does not decay
+    on_device.push_back({named.back().name, named.back().tensor.to(test::device())});
   }
-  by_kernel[2].name = by_operations[2].name = "r_w_bias";  // a bias, which does not decay
+  const nn::FlatTensors by_kernel = nn::make_flat(named), by_operations = nn::make_flat(on_device);
   const AdamOptions options{0.8, 0.95, 1e-6, weight_decay};
-  Adam kernel(by_kernel, options);
-  DeviceAdam device(by_operations, options);
-  for (std::int64_t step = 1; step <= 4; ++step) {
-    for (std::size_t p = 0; p < by_kernel.size(); ++p) {
-      const at::Tensor places = at::arange(by_kernel[p].tensor.numel(), type);
+  Adam kernel(by_kernel, options, true), operations(by_operations, options, false);
+  const auto gradients = [&](double step) {
+    std::vector<at::Tensor> made;
+    for (std::size_t p = 0; p < named.size(); ++p) {
+      const at::Tensor places = at::arange(named[p].tensor.numel(), type);
       // The second parameter gets no gradient in step 2.
-      const bool none = p == 1 && step == 2;
-      for (auto* made : {&by_kernel, &by_operations}) {
-        (*made)[p].tensor.mutable_grad() = none ? at::Tensor()
-                                                : (places * 7 + 13 * static_cast<double>(step))
-                                                      .sin()
-                                                      .to((*made)[p].tensor.device());
-      }
+      made.push_back(p == 1 && step == 2 ? at::Tensor() : (places * 7 + 13 * step).sin());
     }
+    return made;
+  };
+  const auto moved = [](std::vector<at::Tensor> all) {
+    for (at::Tensor& one : all) one = one.defined() ? one.to(test::device()) : one;
+    return all;
+  };
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    const std::vector<at::Tensor> given = gradients(static_cast<double>(step));
     double squares = 0;
-    for (const nn::NamedTensor& parameter : by_kernel) {
-      const at::Tensor& gradient = parameter.tensor.grad();
+    for (const at::Tensor& gradient : given) {
       squares += gradient.defined() ? gradient.square().sum().item<double>() : 0;
     }
-    kernel.step(0.01, 0.3);
-    const at::Tensor gradient = device.take_gradient();
-    CHECK(gradient.norm().item<double>() == doctest::Approx(std::sqrt(squares)).epsilon(1e-5));
-    CHECK_FALSE(by_operations[0].tensor.grad().defined());
-    device.step(gradient, on_device(0.3), on_device(0.01), on_device(1, at::kBool));
+    const at::Tensor norm = norm_by_operations(concatenate(by_operations, moved(given)));
+    CHECK(norm.item<double>() == doctest::Approx(std::sqrt(squares)).epsilon(1e-5));
+    test::step(kernel, by_kernel, given, 0.01, 0.3);
+    test::step(operations, by_operations, moved(given), 0.01, 0.3);
     const double tolerance = type == at::kFloat ? 2e-6 : 1e-12;
-    CHECK(distance(by_kernel, by_operations) < tolerance);
-    CHECK(distance(kernel.moments(), device.moments()) < tolerance);
+    CHECK(distance(by_kernel.named, by_operations.named) < tolerance);
+    CHECK(distance(kernel.moments(), operations.moments()) < tolerance);
   }
-  const std::vector<at::Tensor> weights = copies(by_operations), moments = copies(device.moments());
-  for (const double poison : {1.0, std::numeric_limits<double>::quiet_NaN()}) {
-    for (const nn::NamedTensor& parameter : by_operations) {
-      at::Tensor tensor = parameter.tensor;
-      tensor.mutable_grad() = at::full_like(tensor.detach(), poison);
+  for (auto* adam : {&kernel, &operations}) {
+    const nn::FlatTensors& parameters = adam == &kernel ? by_kernel : by_operations;
+    const std::vector<at::Tensor> weights = copies(parameters.named),
+                                  moments = copies(adam->moments());
+    for (const double poison : {1.0, std::numeric_limits<double>::quiet_NaN()}) {
+      std::vector<at::Tensor> poisoned;
+      for (const at::Tensor& weight : weights) poisoned.push_back(at::full_like(weight, poison));
+      test::step(*adam, parameters, poisoned, 0.1, poison, /*applies=*/false);
+      CHECK(equal(weights, parameters.named));
+      CHECK(equal(moments, adam->moments()));
+      CHECK(adam->steps() == 4);
     }
-    device.step(device.take_gradient(), on_device(poison), on_device(0.1), on_device(0, at::kBool));
-    CHECK(equal(weights, by_operations));
-    CHECK(equal(moments, device.moments()));
-    CHECK(device.steps() == 4);
   }
 }
 
-TEST_CASE("DeviceAdam: equals the kernel's Adam" * doctest::test_suite("numeric")) {
+TEST_CASE("Adam: operations equal the kernel" * doctest::test_suite("numeric")) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     // Without decay of weights a GPU takes ATen's fused kernel.
     for (const double weight_decay : {3.0, 0.0}) compare_adam(type, weight_decay);
   }
 }
 
-TEST_CASE("DeviceAdam: skipped updates do not count in the bias correction") {
+TEST_CASE("Adam: skipped updates do not count in the bias correction") {
   const at::Tensor start = at::linspace(-1, 1, 5, at::kDouble);
-  const std::vector<nn::NamedTensor> by_kernel = {{"w", start.clone().set_requires_grad(true)}},
-                                     by_operations = {{"w", start.clone().set_requires_grad(true)}};
   const AdamOptions options{0.8, 0.95, 1e-6};
-  Adam kernel(by_kernel, options);
-  DeviceAdam device(by_operations, options);
-  const std::vector<bool> applies = {false, true, false, false, true, true};
-  for (std::size_t step = 0; step < applies.size(); ++step) {
-    const at::Tensor gradient = (start * (3 + static_cast<double>(step))).cos();
-    by_operations[0].tensor.mutable_grad() = gradient;
-    device.step(device.take_gradient(), at::scalar_tensor(0.3, at::kDouble),
-                at::scalar_tensor(0.01, at::kDouble),
-                at::scalar_tensor(static_cast<bool>(applies[step]), at::kBool));
-    if (applies[step]) {
-      by_kernel[0].tensor.mutable_grad() = gradient;
-      kernel.step(0.01, 0.3);
+  for (const bool by_kernel : {true, false}) {
+    const nn::FlatTensors some = nn::make_flat({{"w", start.clone()}}),
+                          expected = nn::make_flat({{"w", start.clone()}});
+    Adam skipping(some, options, by_kernel), kernel(expected, options, true);
+    const std::vector<bool> applies = {false, true, false, false, true, true};
+    for (std::size_t step = 0; step < applies.size(); ++step) {
+      const at::Tensor gradient = (start * (3 + static_cast<double>(step))).cos();
+      test::step(skipping, some, {gradient}, 0.01, 0.3, applies[step]);
+      if (applies[step]) test::step(kernel, expected, {gradient}, 0.01, 0.3);
+      CHECK(distance(some.named, expected.named) < 1e-12);
+      CHECK(skipping.steps() == kernel.steps());
     }
-    CHECK(distance(by_kernel, by_operations) < 1e-12);
-    CHECK(device.steps() == kernel.steps());
+    skipping.set_steps(1000);
+    CHECK(skipping.steps() == 1000);
   }
-  device.set_steps(1000);
-  CHECK(device.steps() == 1000);
 }
 
-TEST_CASE("DeviceStep: a step whose scaled gradient overflows does not affect later ones") {
+TEST_CASE("TrainingStep: a step whose scaled gradient overflows does not affect later ones") {
   net::Network network = test::tiny_xl();
   network.architecture = net::Architecture::kVanilla;  // a memory would be affected by a step
   network.lengths.memory = 0;
@@ -247,8 +242,9 @@ TEST_CASE("DeviceStep: a step whose scaled gradient overflows does not affect la
   nn::Model whole(network, doubles), leaving_out(network, doubles);
   whole.initialise(1);
   leaving_out.initialise(1);
-  DeviceStep expected(whole, config);
-  DeviceStep found(leaving_out, config, nullptr, /*scales_loss=*/true);
+  machine::ProcessGroup& group = machine::ProcessGroup::single();
+  TrainingStep expected(whole, config, group, /*enqueues=*/true);
+  TrainingStep found(leaving_out, config, group, /*enqueues=*/true, /*scales_loss=*/true);
   bool overflows = false;
   leaving_out.parameters().back().tensor.register_hook([&](const at::Tensor& gradient) {
     return overflows ? gradient * std::numeric_limits<double>::infinity() : gradient;
@@ -272,12 +268,12 @@ TEST_CASE("DeviceStep: a step whose scaled gradient overflows does not affect la
   CHECK(distance(whole.parameters(), leaving_out.parameters()) < 1e-12);
 }
 
-TEST_CASE("DeviceTrainer: a checkpoint counts the updates that applied") {
+TEST_CASE("TrainedNetwork: a checkpoint counts the updates that applied") {
   const Data data;
   const net::Network network = test::tiny_xl();
   const TrainingConfig config = test::tiny_config();
   Streams streams(*data.reader, config.batch, network.lengths.segment);
-  DeviceTrainer learner(network, config, {test::device()});
+  TrainedNetwork learner(network, config, as_device());
   for (std::int64_t step = 0; step < 5; ++step) learner.step(streams, step, 0.01);
   learner.finish();
   CHECK(learner.updates() == 5);
@@ -288,21 +284,21 @@ TEST_CASE("DeviceTrainer: a checkpoint counts the updates that applied") {
   TrainingState state;
   state.step = 5;
   write_checkpoint(data.scratch / "checkpoint", description, learner, state);
-  DeviceTrainer resumed(network, config, {test::device()});
-  CpuTrainer on_cpu(network, config);
+  TrainedNetwork resumed(network, config, as_device());
+  TrainedNetwork on_cpu(network, config);
   CHECK(read_checkpoint(data.scratch / "checkpoint", resumed).step == 5);
   read_checkpoint(data.scratch / "checkpoint", on_cpu);
   CHECK(resumed.updates() == 3);
   CHECK(on_cpu.updates() == 3);
 }
 
-TEST_CASE("DeviceTrainer: a training may leave float16, and change to it") {
+TEST_CASE("TrainedNetwork: a training may leave float16, and change to it") {
   const Data data;
   const net::Network network = test::tiny_xl();
   TrainingConfig single = test::tiny_config(), half = single;
   half.precision = machine::Precision::kFloat16;
-  DeviceTrainer in_single(network, single, {test::device()});
-  DeviceTrainer in_half(network, half, {test::device()});
+  TrainedNetwork in_single(network, single, as_device());
+  TrainedNetwork in_half(network, half, as_device());
   net::ModelFile description;
   description.network = network;
   description.training = training_to_json(single);
@@ -317,31 +313,23 @@ TEST_CASE("DeviceTrainer: a training may leave float16, and change to it") {
   CHECK(in_half.moments().back().tensor[0].item<double>() == LossScale::kFirst);
 }
 
-TEST_CASE("DeviceAdam: the gradients are in the order of the parameters, whatever their sizes") {
-  std::vector<nn::NamedTensor> parameters;
-  std::vector<at::Tensor> expected;
+TEST_CASE("concatenate: the gradients are in the order of the parameters, whatever their sizes") {
+  std::vector<nn::NamedTensor> named;
+  std::vector<at::Tensor> gradients, expected;
+  const auto options = at::TensorOptions(at::kFloat).device(test::device());
   for (const std::int64_t size : {3, 64, (1 << 20) + 1, 1 << 20, 5}) {
-    const auto options = at::TensorOptions(at::kFloat).device(test::device());
-    const at::Tensor parameter = at::zeros({size}, options).set_requires_grad(true);
-    if (size != 64) parameter.mutable_grad() = at::randn({size}, options);  // one has no gradient
-    expected.push_back(size != 64 ? parameter.grad().clone() : at::zeros({size}, options));
+    named.push_back({std::to_string(size), at::zeros({size}, options)});
+    // One has no gradient.
+    gradients.push_back(size != 64 ? at::randn({size}, options) : at::Tensor());
+    expected.push_back(size != 64 ? gradients.back() : at::zeros({size}, options));
     expected.push_back(at::zeros({(64 - size % 64) % 64}, options));
-    parameters.push_back({std::to_string(size), parameter});
   }
-  DeviceAdam adam(parameters, {});
-  CHECK(at::equal(adam.take_gradient(), at::cat(expected)));
-  CHECK_FALSE(parameters.front().tensor.grad().defined());
+  const GradientRange range = concatenate(nn::make_flat(named), gradients);
+  CHECK(range.begin == 0);
+  CHECK(at::equal(range.values, at::cat(expected)));
 }
 
-TEST_CASE("DeviceAdam: refuses parameters that cannot be in one tensor") {
-  const at::Tensor a = at::zeros({2}, at::kFloat);
-  CHECK_THROWS_AS(DeviceAdam({}, {}), std::invalid_argument);
-  CHECK_THROWS_AS(DeviceAdam({{"a", a}, {"b", at::zeros({2}, at::kDouble)}}, {}),
-                  std::invalid_argument);
-  CHECK_THROWS_AS(DeviceAdam({{"a", at::zeros({2}, at::kLong)}}, {}), std::invalid_argument);
-}
-
-TEST_CASE("DeviceTrainer: trains as the CPU's kernels do" * doctest::test_suite("numeric")) {
+TEST_CASE("TrainedNetwork: trains as the CPU's kernels do" * doctest::test_suite("numeric")) {
   for (net::Network network : networks()) {
     without_chance(network);
     CAPTURE(net::to_text(network.architecture));
@@ -369,35 +357,32 @@ TEST_CASE("TrainedNetwork: loss_of() is the loss of the step, and changes nothin
       Streams streams(*data.reader, 3, segment), others(*data.reader, 3, segment);
       TrainingConfig config = test::tiny_config();
       config.slices = on_cpu ? 2 : 1;
-      const auto make = [&]() -> std::unique_ptr<TrainedNetwork> {
-        if (on_cpu) return std::make_unique<CpuTrainer>(network, config);
-        return std::make_unique<DeviceTrainer>(network, config, ComputeDevice{test::device()});
-      };
-      const auto asked = make(), silent = make();
+      const ComputeDevice compute = on_cpu ? ComputeDevice{} : as_device();
+      TrainedNetwork asked(network, config, compute), silent(network, config, compute);
       const auto run = [](TrainedNetwork& trained, Streams& from, std::int64_t step) {
         const double loss = trained.step(from, step, 0.01).loss;
         return loss + trained.finish().loss;
       };
       for (std::int64_t step = 0; step < 10; ++step) {  // an epoch begins inside
-        const double expected = asked->loss_of(streams, step);
-        CHECK(run(*asked, streams, step) == doctest::Approx(expected).epsilon(1e-5));
-        run(*silent, others, step);
+        const double expected = asked.loss_of(streams, step);
+        CHECK(run(asked, streams, step) == doctest::Approx(expected).epsilon(1e-5));
+        run(silent, others, step);
       }
-      CHECK(equal(copies(asked->model().parameters()), silent->model().parameters()));
-      CHECK(equal(copies(asked->moments()), silent->moments()));
-      asked->loss_of(streams, 10);
-      CHECK(equal(copies(asked->memory().named()), silent->memory().named()));
-      set(asked->model().parameters().front().tensor, std::numeric_limits<double>::infinity());
-      CHECK_FALSE(std::isfinite(asked->loss_of(streams, 10)));
+      CHECK(equal(copies(asked.model().parameters()), silent.model().parameters()));
+      CHECK(equal(copies(asked.moments()), silent.moments()));
+      asked.loss_of(streams, 10);
+      CHECK(equal(copies(asked.memory().named()), silent.memory().named()));
+      set(asked.model().parameters().front().tensor, std::numeric_limits<double>::infinity());
+      CHECK_FALSE(std::isfinite(asked.loss_of(streams, 10)));
     }
   }
 }
 
 TEST_CASE(
-    "DeviceTrainer: a loss that is not finite stops the training, however late it is noticed") {
+    "TrainedNetwork: a loss that is not finite stops the training, however late it is noticed") {
   const Data data;
   Streams streams(*data.reader, 3, 4);
-  DeviceTrainer learner(test::tiny_xl(), test::tiny_config(), {test::device()});
+  TrainedNetwork learner(test::tiny_xl(), test::tiny_config(), as_device());
   learner.step(streams, 0, 0.1);
   CHECK(learner.finish().steps == 1);
   set(learner.model().parameters().front().tensor, std::numeric_limits<double>::quiet_NaN());
@@ -408,7 +393,8 @@ TEST_CASE(
     if (step == 10) {
       // Even a sound step after the failed one changes nothing.
       set(learner.model().parameters().front().tensor, 0);
-      learner.memory().named().front().tensor.zero_();
+      learner.set_memory(
+          learner.memory().with([](const at::Tensor& states) { return at::zeros_like(states); }));
     }
   }
   std::string said;
@@ -423,26 +409,30 @@ TEST_CASE(
   CHECK(at::equal(last, learner.model().parameters().back().tensor));
 }
 
-TEST_CASE("DeviceTrainer: a jump is detected in the mean of the losses") {
+TEST_CASE("TrainedNetwork: an enqueued step whose loss has jumped changes no weights") {
   const Data data;
   Streams streams(*data.reader, 3, 4);
-  DeviceTrainer learner(test::tiny_xl(), test::tiny_config(), {test::device()});
+  TrainedNetwork learner(test::tiny_xl(), test::tiny_config(), as_device());
+  learner.step(streams, 0, 0.001);
   learner.set_largest_loss(1);
-  for (std::int64_t step = 0; step < 3; ++step) learner.step(streams, step, 0.001);
+  const std::vector<at::Tensor> weights = copies(learner.model().parameters());
+  for (std::int64_t step = 1; step < 4; ++step) learner.step(streams, step, 0.001);
   try {
     learner.finish();
     FAIL("went on");
   } catch (const Diverged& error) {
-    CHECK(error.found().step == 2);
+    CHECK(error.found().step == 1);
     CHECK(error.found().loss == doctest::Approx(std::log(23.0)).epsilon(0.1));
     CHECK(std::string(error.what()).find("has jumped above 1") != std::string::npos);
   }
+  CHECK(equal(weights, learner.model().parameters()));
+  CHECK(learner.updates() == 1);
 }
 
-TEST_CASE("DeviceTrainer: a gradient that is not finite stops the training too") {
+TEST_CASE("TrainedNetwork: a gradient that is not finite stops the training too") {
   const Data data;
   Streams streams(*data.reader, 3, 4);
-  DeviceTrainer learner(test::tiny_xl(), test::tiny_config(), {test::device()});
+  TrainedNetwork learner(test::tiny_xl(), test::tiny_config(), as_device());
   learner.model().parameters().back().tensor.register_hook([](const at::Tensor& gradient) {
     return gradient * std::numeric_limits<double>::infinity();
   });
@@ -452,13 +442,13 @@ TEST_CASE("DeviceTrainer: a gradient that is not finite stops the training too")
   CHECK(equal(weights, learner.model().parameters()));
 }
 
-TEST_CASE("DeviceTrainer: a checkpoint continues on the device, and on the CPU") {
+TEST_CASE("TrainedNetwork: a checkpoint continues on the device, and on the CPU") {
   const Data data;
   net::Network network = test::tiny_ql();
   without_chance(network);
   const TrainingConfig config = test::tiny_config();
   Streams streams(*data.reader, config.batch, network.lengths.segment);
-  DeviceTrainer whole(network, config, {test::device()});
+  TrainedNetwork whole(network, config, as_device());
   for (std::int64_t step = 0; step < 5; ++step) whole.step(streams, step, 0.01);
   whole.finish();
   net::ModelFile description;
@@ -467,8 +457,8 @@ TEST_CASE("DeviceTrainer: a checkpoint continues on the device, and on the CPU")
   TrainingState state;
   state.step = 5;
   write_checkpoint(data.scratch / "checkpoint", description, whole, state);
-  DeviceTrainer resumed(network, config, {test::device()});
-  CpuTrainer on_cpu(network, config);
+  TrainedNetwork resumed(network, config, as_device());
+  TrainedNetwork on_cpu(network, config);
   read_checkpoint(data.scratch / "checkpoint", resumed);
   read_checkpoint(data.scratch / "checkpoint", on_cpu);
   for (std::int64_t step = 5; step < 9; ++step) {
@@ -492,7 +482,7 @@ TEST_CASE("can_be_recorded: a step that can be recorded reads nothing from the d
     TrainingConfig config = test::tiny_config();
     nn::Model model(network, at::TensorOptions(at::kFloat).device(test::device()));
     model.initialise(1);
-    DeviceStep step(model, config);
+    TrainingStep step(model, config, machine::ProcessGroup::single(), /*enqueues=*/true);
     const machine::OperationsOnly operations;
     const Questions questions;
     step.compute(0);

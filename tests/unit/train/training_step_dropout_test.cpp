@@ -3,7 +3,7 @@
 
 #include "machine/device.h"
 #include "nn/dropout.h"
-#include "train/device_step.h"
+#include "train/training_step.h"
 #include "unit/scratch.h"
 #include "unit/test_device.h"
 #include "unit/torch_doctest.h"
@@ -24,7 +24,7 @@ std::vector<double> losses(double dropout, std::int64_t epoch) {
   network.dropout = dropout;
   network.dropatt = 0;
   network.init_std = 0.5;
-  DeviceTrainer learner(network, config, {test::device()});
+  TrainedNetwork learner(network, config, {test::device(), true, /*enqueues_on_cpu=*/true});
   std::vector<double> found;
   for (std::int64_t step = 0; step < 6; ++step) {
     learner.step(streams, epoch * streams.steps_per_epoch() + step, /*learning_rate=*/0);
@@ -35,7 +35,7 @@ std::vector<double> losses(double dropout, std::int64_t epoch) {
 
 }  // namespace
 
-TEST_CASE("DeviceStep: a device drops by seed and step") {
+TEST_CASE("TrainingStep: a device drops by seed and step") {
   const std::vector<double> plain = losses(0, 0), same_data = losses(0, 3);
   const std::vector<double> first = losses(0.5, 0), again = losses(0.5, 0), other = losses(0.5, 3);
   for (std::size_t step = 0; step < plain.size(); ++step) {
@@ -48,13 +48,13 @@ TEST_CASE("DeviceStep: a device drops by seed and step") {
 }
 
 // Masks on a GPU come from its generator; that of the CPU is also set, and shows how.
-TEST_CASE("DeviceTrainer: every step sets the device's generator") {
+TEST_CASE("TrainedNetwork: every step sets the device's generator") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(110, 23), 23);
   shard::MultiReader reader({(scratch / "data").string()});
   const TrainingConfig config = test::tiny_config();
   Streams streams(reader, config.batch, 4);
-  DeviceTrainer learner(test::tiny_xl(), config, {});
+  TrainedNetwork learner(test::tiny_xl(), config, {at::kCPU, true, /*enqueues_on_cpu=*/true});
   for (const std::int64_t step : {0, 1, 5}) {
     learner.step(streams, step, 0.01);
     const at::Tensor found = at::rand({8});
