@@ -105,7 +105,7 @@ static void score_units(const ql::Options& options, const ql::eval::SweepOptions
     }
     out.flush();
   };
-  const ql::Json row = ql::eval::run_unit_study(sweep, unit, write_unit, write_tokens);
+  const ql::Json row = ql::eval::run_unit_sweep(sweep, unit, write_unit, write_tokens);
   out.close();
   const std::size_t terminal = ql::terminal_width(STDERR_FILENO);
   if (!options.flag("summary") && (terminal == 0 || options.flag("quiet"))) return;

@@ -34,7 +34,7 @@ static net::ContextLength scored_context(const EvaluatedModel& model, std::int64
   return net::range_of(lengths);
 }
 
-static void add_subject(Json& row, const EvaluatedModel& model, const Evaluation& result) {
+static void add_evaluated_model(Json& row, const EvaluatedModel& model, const Evaluation& result) {
   const auto of_network = [&](std::int64_t value) { return model.network ? Json(value) : Json(); };
   const auto if_any = [](std::int64_t tokens) { return tokens > 0 ? Json(tokens) : Json(); };
   row["arch"] = model.network ? net::to_short_text(model.network->architecture) : "unigram";
@@ -92,7 +92,7 @@ Json report_row(const EvaluatedModel& model, const DataSet& data, const Evaluati
   Json row = Json::object();
   row["checkpoint"] = model.name;
   row["data"] = data.name;
-  add_subject(row, model, result);
+  add_evaluated_model(row, model, result);
   row["tokens"] = data.source.tokens;
   row["targets"] = result.targets;
   row["nll"] = if_known(result.nll);

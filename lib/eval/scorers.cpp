@@ -75,7 +75,7 @@ void StreamScorer::score(std::int64_t count) {
   std::vector<nn::Places> scored;  // for each window, the offsets that are scored
   for (std::int64_t i = 0; i < windows; ++i) {
     if (model_.model().network().reset_memory_at_documents) {
-      document_offsets.push_back(documents_.age(position_ - context_ + i * fresh));
+      document_offsets.push_back(documents_.offset(position_ - context_ + i * fresh));
     }
     const std::int64_t of_window = std::min(fresh, count - i * fresh);
     const std::int64_t left_out =
@@ -120,8 +120,8 @@ bool IndependentScorer::put(std::int64_t id) {
 
 void IndependentScorer::put_input(std::int64_t id) {
   if (of_unit_ % segment() == 0) {
-    if (static_cast<std::int64_t>(ages_.size()) >= segments_) score(segments_);
-    ages_.push_back(of_unit_);
+    if (static_cast<std::int64_t>(document_offsets_.size()) >= segments_) score(segments_);
+    document_offsets_.push_back(of_unit_);
   }
   inputs_.push_back(id);
   ++of_unit_;
@@ -132,10 +132,10 @@ void IndependentScorer::end_unit() {
   if ((of_unit_ - 1) % segment() == 0) {
     // The last token of a unit predicts nothing, so a segment that holds only this token is
     // dropped.
-    ages_.pop_back();
+    document_offsets_.pop_back();
     inputs_.pop_back();
   }
-  inputs_.resize(ages_.size() * static_cast<std::size_t>(segment()));
+  inputs_.resize(document_offsets_.size() * static_cast<std::size_t>(segment()));
   of_unit_ = 0;
 }
 
@@ -170,14 +170,15 @@ void IndependentScorer::score(std::int64_t segments) {
     positions.push_back(target.position);
   }
   const at::Tensor states = model_.forward_stream(
-      tokens, memory_, {ages_.begin(), ages_.begin() + segments}, options_.attention_map, scored);
+      tokens, memory_, {document_offsets_.begin(), document_offsets_.begin() + segments},
+      options_.attention_map, scored);
   if (!ids.empty()) {
     const at::Tensor rows = at::tensor(places).to(states.device());
     score_states(model_.model(), states.flatten(0, 1).index_select(0, rows), ids, positions,
                  options_, evaluation_);
   }
   inputs_.erase(inputs_.begin(), inputs_.begin() + count);
-  ages_.erase(ages_.begin(), ages_.begin() + segments);
+  document_offsets_.erase(document_offsets_.begin(), document_offsets_.begin() + segments);
   for (Target& target : targets_) target.place -= count;
   if (options_.progress) options_.progress(evaluation_.targets);
   check_for_stop();

@@ -78,7 +78,7 @@ class StreamScorer : public Scorer {
   // targets are already scored.
   std::int64_t context_ = 0;
   std::int64_t position_ = 0;  // of the first token whose target is not yet scored
-  shard::DocumentAges documents_;
+  shard::DocumentOffsets documents_;
 };
 
 // Scores the units of a stream, such as its lines, independently of each other. Every unit begins
@@ -114,7 +114,7 @@ class IndependentScorer : public Scorer {
   // segment of a unit is padded when the unit ends.
   std::vector<std::int64_t> inputs_;
   // For each segment in inputs_, this is the number of inputs that the unit has before the segment.
-  std::vector<std::int64_t> ages_;
+  std::vector<std::int64_t> document_offsets_;
   std::deque<Target> targets_;  // of the tokens in inputs_
   std::int64_t of_unit_ = 0;    // inputs of the current unit so far; 0 between units
   std::int64_t position_ = 0;   // of the next token of the stream

@@ -71,9 +71,9 @@ std::vector<Checkpoint> read_checkpoints(const SweepOptions& options) {
 }
 
 std::size_t rows_of(const SweepOptions& options, const std::vector<Checkpoint>& checkpoints) {
-  std::size_t subjects = options.unigram ? 1 : 0;
-  for (const Checkpoint& checkpoint : checkpoints) subjects += checkpoint.lengths.size();
-  return subjects * options.data.size();
+  std::size_t models = options.unigram ? 1 : 0;
+  for (const Checkpoint& checkpoint : checkpoints) models += checkpoint.lengths.size();
+  return models * options.data.size();
 }
 
 // Returns the last word of a progress line.
@@ -303,7 +303,7 @@ void run_sweep(const SweepOptions& options, const std::function<void(const Json&
   if (training) run_unigram(*training, data, options, row);
 }
 
-Json run_unit_study(const SweepOptions& options, Unit unit, const UnitSums::Sink& sink,
+Json run_unit_sweep(const SweepOptions& options, Unit unit, const UnitSums::Sink& sink,
                     const TokenSink& token_sink) {
   return run_one_pass(options, read_checkpoints(options), unit, sink, token_sink);
 }

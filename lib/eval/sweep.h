@@ -47,7 +47,7 @@ void run_sweep(const SweepOptions& options, const std::function<void(const Json&
 // exactly one checkpoint, one data set and one choice of lengths, and no unigram model. Throws
 // UsageError if options.top exceeds the size of the vocabulary. Also throws the errors of
 // score_units().
-Json run_unit_study(const SweepOptions& options, Unit unit, const UnitSums::Sink& sink,
+Json run_unit_sweep(const SweepOptions& options, Unit unit, const UnitSums::Sink& sink,
                     const TokenSink& token_sink = {});
 
 }  // namespace ql::eval

@@ -273,7 +273,7 @@ void Generator::read_segments(std::int64_t count) {
   std::vector<std::int64_t> document_offsets;
   if (model_.model().network().reset_memory_at_documents) {
     for (std::int64_t i = 0; i < count; ++i) {
-      document_offsets.push_back(documents_.age(tokens_read() + i * segment()));
+      document_offsets.push_back(documents_.offset(tokens_read() + i * segment()));
     }
   }
   model_.forward_stream(at::from_blob(waiting_.data(), {count, segment()}, at::kLong).clone(),
@@ -288,7 +288,7 @@ at::Tensor Generator::read_rest(nn::DecodeState& prompt) {
   for (std::int64_t first = begin, last = 0; first < position_; first = last) {
     // All rounds of the loop except the first begin where a document begins.
     if (first > begin) prompt.begin_document();
-    documents_.age(first);
+    documents_.offset(first);
     last = std::min(documents_.next_start().value_or(position_), position_);
     const at::Tensor tokens =
         at::from_blob(waiting_.data() + (first - begin), {1, last - first}, at::kLong);
@@ -302,7 +302,7 @@ void Generator::generate(const Sink& sink, const Pause& pause) {
   const at::NoGradGuard no_gradient;
   read_segments((static_cast<std::int64_t>(waiting_.size()) - 1) / segment());
   nn::DecodeState decoding(model_.geometry(), memory_, 1, model_.model().options(),
-                           documents_.age(tokens_read()));
+                           documents_.offset(tokens_read()));
   const at::Tensor state = read_rest(decoding);
   const bool until_came = options_.until && waiting_.back() == *options_.until;
   const Prompt prompt{prompt_, decoding, state, waiting_, recent_, until_came ? 1 : 0};

@@ -88,7 +88,7 @@ class Generator {
   nn::Memory memory_;
   std::vector<std::int64_t> waiting_;
   std::int64_t position_ = 0;
-  shard::DocumentAges documents_;
+  shard::DocumentOffsets documents_;
   RecentTokens recent_;
 };
 

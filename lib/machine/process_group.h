@@ -19,6 +19,11 @@
 
 namespace ql::machine {
 
+// Stands for the rows [first, first + count) of a batch.
+struct RowRange {
+  std::int64_t first = 0, count = 0;
+};
+
 // Holds the name and the text of a value that must be equal in all processes of a job.
 using Fact = std::pair<std::string, std::string>;
 

@@ -57,11 +57,6 @@ ThreadSetup set_up_threads(int threads, const ProcessGroup& group);
 // Sets the number of threads of LibTorch and of its BLAS, and nothing else.
 void set_threads(int threads);
 
-// Stands for the rows [first, first + count) of a batch.
-struct RowRange {
-  std::int64_t first = 0, count = 0;
-};
-
 // The following functions divide work on the CPU among threads, as far as this saves time.
 //
 // Pieces have fixed sizes, and each piece is computed by a single thread. A BLAS that divides a

@@ -56,8 +56,8 @@ KvCache KvCache::streams(const at::Tensor& indexes) const {
 }
 
 DecodeState::DecodeState(const net::Geometry& geometry, const Memory& memory, std::int64_t batch,
-                         const at::TensorOptions& options, std::int64_t age)
-    : age_(age) {
+                         const at::TensorOptions& options, std::int64_t offset)
+    : document_offset_(offset) {
   for (std::size_t i = 0; i < geometry.stages.size(); ++i) {
     const net::Stage& stage = geometry.stages[i];
     const StageMemory& of_stage = memory.stages[i];
@@ -73,7 +73,7 @@ DecodeState DecodeState::streams(const std::vector<std::int64_t>& indexes) const
   const at::Tensor chosen_ones = at::tensor(indexes).to(stages_.front().states.window().device());
   DecodeState segment;
   segment.tokens_ = tokens_;
-  segment.age_ = age_;
+  segment.document_offset_ = document_offset_;
   for (const DecodeStage& stage : stages_) {
     std::optional<KvCache> keys_values;
     if (stage.keys_values) keys_values = stage.keys_values->streams(chosen_ones);
@@ -112,8 +112,8 @@ Memory DecodeState::memory() const {
 class DecodeStep final : public StepKind {
  public:
   // The step adds the states of `tokens` tokens to `growing`.
-  DecodeStep(const StepContext& step, DecodeState& growing, std::int64_t tokens)
-      : StepKind(step), growing_(growing), tokens_(tokens) {}
+  DecodeStep(const StepContext& step, DecodeState& decoding, std::int64_t tokens)
+      : StepKind(step), decoding_(decoding), tokens_(tokens) {}
 
   at::Tensor layer(const LayerContext& context, const net::Stage& input, const at::Tensor& states,
                    const at::Tensor& finer) override;
@@ -123,8 +123,8 @@ class DecodeStep final : public StepKind {
                               const at::Tensor& window) override;
 
  private:
-  DecodeStage& growing_of(const net::Stage& stage) {
-    return growing_.stages_[step_.place_of(stage)];
+  DecodeStage& decoding_of(const net::Stage& stage) {
+    return decoding_.stages_[step_.place_of(stage)];
   }
   // Returns the layer's position_scores for the `keys` that the window has so far.
   at::Tensor positions_so_far(const LayerContext& context, const net::Stage& input,
@@ -132,7 +132,7 @@ class DecodeStep final : public StepKind {
   // Turns the segment of the layer's input into memory.
   void end_segment(const LayerContext& context, const net::Stage& input);
 
-  DecodeState& growing_;
+  DecodeState& decoding_;
   std::int64_t tokens_;
 };
 
@@ -140,25 +140,25 @@ at::Tensor DecodeStep::layer(const LayerContext& context, const net::Stage& inpu
                              const at::Tensor& states, const at::Tensor& finer) {
   const std::int64_t count = states.size(1);
   if (count == 0) return states;
-  DecodeStage& growing = growing_of(input);
+  DecodeStage& decoding = decoding_of(input);
   const auto keys_values = [&](const at::Tensor& of) {
     return project_keys_values(context, attention_states(context, of));
   };
-  if (!growing.keys_values) {
-    growing.keys_values.emplace(keys_values(growing.states.memory()), input.segment_keys());
+  if (!decoding.keys_values) {
+    decoding.keys_values.emplace(keys_values(decoding.states.memory()), input.segment_keys());
   }
   const at::Tensor normalized = attention_states(context, states);
-  growing.keys_values->put(finer.defined() ? keys_values(finer)
-                                           : project_keys_values(context, normalized));
-  growing.states.put(states);
+  decoding.keys_values->put(finer.defined() ? keys_values(finer)
+                                            : project_keys_values(context, normalized));
+  decoding.states.put(states);
 
   std::vector<at::Tensor> parts;
   if (input.compressed_memory > 0) {
-    at::Tensor& compressed = growing.compressed_keys_values;
-    if (!compressed.defined()) compressed = keys_values(growing.compressed);
+    at::Tensor& compressed = decoding.compressed_keys_values;
+    if (!compressed.defined()) compressed = keys_values(decoding.compressed);
     parts.push_back(compressed);
   }
-  parts.push_back(growing.keys_values->window());
+  parts.push_back(decoding.keys_values->window());
   const std::int64_t keys = input.compressed_memory + parts.back().size(1);
   LayerContext so_far = context;
   so_far.hidden = at::Tensor();
@@ -167,18 +167,18 @@ at::Tensor DecodeStep::layer(const LayerContext& context, const net::Stage& inpu
   if (step_.geometry().keeps_most_used()) so_far.usage = &usage;
   at::Tensor output = run_layer(so_far, states, normalized, parts, step_.positions(input));
   if (usage.defined()) {
-    if (!growing.usage.defined()) {
-      growing.usage = at::zeros({usage.size(0), input.window()}, usage.options());
+    if (!decoding.usage.defined()) {
+      decoding.usage = at::zeros({usage.size(0), input.window()}, usage.options());
     }
-    growing.usage.narrow(1, 0, keys).add_(usage, static_cast<double>(count));
+    decoding.usage.narrow(1, 0, keys).add_(usage, static_cast<double>(count));
   }
-  if (growing.states.filled() == input.segment) end_segment(context, input);
+  if (decoding.states.filled() == input.segment) end_segment(context, input);
   return output;
 }
 
 at::Tensor DecodeStep::positions_so_far(const LayerContext& context, const net::Stage& input,
                                         std::int64_t keys) {
-  at::Tensor& all = growing_of(input).positions;
+  at::Tensor& all = decoding_of(input).positions;
   if (!all.defined()) {
     all = position_scores(context.network, context.parameters.attention, step_.positions(input));
   }
@@ -190,32 +190,32 @@ at::Tensor DecodeStep::positions_so_far(const LayerContext& context, const net::
 }
 
 void DecodeStep::end_segment(const LayerContext& context, const net::Stage& input) {
-  DecodeStage& growing = growing_of(input);
+  DecodeStage& decoding = decoding_of(input);
   if (input.compressed_memory > 0) {
-    const at::Tensor leaving = growing.states.window().narrow(1, 0, input.segment);
-    const at::Tensor usage = growing.usage.defined()
-                                 ? growing.usage.narrow(1, input.compressed_memory, input.segment)
-                                 : growing.usage;
+    const at::Tensor leaving = decoding.states.window().narrow(1, 0, input.segment);
+    const at::Tensor usage = decoding.usage.defined()
+                                 ? decoding.usage.narrow(1, input.compressed_memory, input.segment)
+                                 : decoding.usage;
     const at::Tensor compressed =
         compress_memories(context.network, context.parameters, leaving, usage);
-    growing.compressed = newest_states(growing.compressed, compressed);
-    growing.compressed_keys_values =
-        newest_states(growing.compressed_keys_values,
+    decoding.compressed = newest_states(decoding.compressed, compressed);
+    decoding.compressed_keys_values =
+        newest_states(decoding.compressed_keys_values,
                       project_keys_values(context, attention_states(context, compressed)));
-    growing.usage = at::Tensor();
+    decoding.usage = at::Tensor();
   }
-  growing.states.shift(input.new_states);
+  decoding.states.shift(input.new_states);
   if (input.keys_per_state == 1) {
-    growing.keys_values->shift(input.new_states);
+    decoding.keys_values->shift(input.new_states);
   } else {
     // The cached keys and values come from the states before pooling. In a memory they come from
     // the pooled states, so layer() makes a new cache.
-    growing.keys_values.reset();
+    decoding.keys_values.reset();
   }
 }
 
 at::Tensor DecodeStep::window_of(const net::Stage& output, const at::Tensor& states) {
-  KvCache& cache = growing_of(output).states;
+  KvCache& cache = decoding_of(output).states;
   cache.put(states);
   at::Tensor window = cache.window();
   if (cache.filled() == output.segment) cache.shift(output.new_states);
@@ -228,7 +228,7 @@ at::Tensor DecodeStep::new_groups(const net::Stage& stage, const at::Tensor& win
   // Each group of `rate` states in the finer window is pooled into one state. The last group ends
   // at the end of the complete window. `missing` groups do not have all of their states yet.
   const std::int64_t missing = (whole - window.size(1) + rate - 1) / rate;
-  const std::int64_t before = growing_of(stage).states.filled();
+  const std::int64_t before = decoding_of(stage).states.filled();
   const std::int64_t count = stage.segment - missing - before;
   if (count <= 0) return window.narrow(1, 0, 0);
   return window.narrow(1, whole - (stage.segment - before) * rate, count * rate);
@@ -247,15 +247,15 @@ at::Tensor DecodeStep::states_of_tokens(const net::Stage& output, const at::Tens
   const std::int64_t older = has_older ? output.memory + output.segment - output.new_states : 1;
   std::vector<std::int64_t> places;
   for (std::int64_t i = 0; i < tokens_; ++i) {
-    places.push_back(older - 1 + (growing_.tokens_ + i + 1) / output.stride);
+    places.push_back(older - 1 + (decoding_.tokens_ + i + 1) / output.stride);
   }
   const at::Tensor index = at::tensor(places, at::TensorOptions(at::kLong)).to(window.device());
   return step_.narrow(all.index_select(1, index), output.scale);
 }
 
 at::Tensor decode_tokens(const StepContext& step, const at::Tensor& embedded,
-                         DecodeState& growing) {
-  DecodeStep kind(step, growing, embedded.size(1));
+                         DecodeState& decoding) {
+  DecodeStep kind(step, decoding, embedded.size(1));
   return run_step(step, kind, embedded);
 }
 

@@ -58,10 +58,11 @@ struct DecodeStage {
 class DecodeState {
  public:
   // `memory` is the memory of `batch` streams, from start_memory(), forward() or forward_stream()
-  // of ModelAtLengths. For a network that resets its memory at documents, `age` is the number of
-  // tokens that the current document has before the segment. The `options` are the model's.
+  // of ModelAtLengths. For a network that resets its memory at documents, `offset` is the
+  // number of tokens that the current document has before the segment. The `options` are the
+  // model's.
   DecodeState(const net::Geometry& geometry, const Memory& memory, std::int64_t batch,
-              const at::TensorOptions& options, std::int64_t age = 0);
+              const at::TensorOptions& options, std::int64_t offset = 0);
 
   // Only moving is possible: a copy would share tensors that change.
   DecodeState(DecodeState&&) = default;
@@ -77,15 +78,15 @@ class DecodeState {
   // segment has begun and is not complete.
   Memory memory() const;
   // Call this if the next token begins a document.
-  void begin_document() { age_ = 0; }
+  void begin_document() { document_offset_ = 0; }
 
  private:
   DecodeState() = default;
   friend class ModelAtLengths;
   friend class DecodeStep;
   std::vector<DecodeStage> stages_;
-  std::int64_t tokens_ = 0;  // of the segment so far
-  std::int64_t age_ = 0;     // tokens of the document so far
+  std::int64_t tokens_ = 0;           // of the segment so far
+  std::int64_t document_offset_ = 0;  // tokens of the document so far
 };
 
 // Runs a step (nn/step.h) for the next tokens of every stream in `growing`, and adds their states
@@ -93,6 +94,7 @@ class DecodeState {
 // segment. Returns the last stage's states, of the same shape. A stage (net/geometry.h) computes
 // the states that the tokens complete, possibly none. At the beginning of a segment, the stages of
 // coarser scales may also compute older states again. There is no gradient and no dropout.
-at::Tensor decode_tokens(const StepContext& step, const at::Tensor& embedded, DecodeState& growing);
+at::Tensor decode_tokens(const StepContext& step, const at::Tensor& embedded,
+                         DecodeState& decoding);
 
 }  // namespace ql::nn

@@ -89,11 +89,13 @@ at::Tensor document_states(const MemoryCover& cover, const at::Tensor& document_
 
 at::Tensor forgotten_states(const MemoryCover& cover, std::int64_t length, const StepOptions& step,
                             const at::Device& device) {
-  if (step.document_offsets.empty() && !step.age_tensor.defined()) return {};
-  const at::Tensor document_offsets =
-      step.age_tensor.defined() ? step.age_tensor : at::tensor(step.document_offsets);
+  if (step.document_offsets.empty() && !step.document_offset_tensor.defined()) return {};
+  const at::Tensor document_offsets = step.document_offset_tensor.defined()
+                                          ? step.document_offset_tensor
+                                          : at::tensor(step.document_offsets);
   const at::Tensor first_kept = (length - document_states(cover, document_offsets)).unsqueeze(1);
-  if (!step.age_tensor.defined() && first_kept.max().item<std::int64_t>() <= 0) return {};
+  if (!step.document_offset_tensor.defined() && first_kept.max().item<std::int64_t>() <= 0)
+    return {};
   return at::arange(length, document_offsets.options()).lt(first_kept).to(device);
 }
 

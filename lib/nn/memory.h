@@ -73,8 +73,8 @@ at::Tensor document_states(const MemoryCover& cover, const at::Tensor& document_
 
 // Returns a mask [rows, length] that is true for the states of a memory that must become zeros. The
 // mask is undefined if there are no document offsets. If step.document_offsets has them, the mask
-// is undefined when no state must become zeros. If step.age_tensor has them, the mask is always
-// defined, because the host does not read that tensor.
+// is undefined when no state must become zeros. If step.document_offset_tensor has them, the mask
+// is always defined, because the host does not read that tensor.
 at::Tensor forgotten_states(const MemoryCover& cover, std::int64_t length, const StepOptions& step,
                             const at::Device& device);
 

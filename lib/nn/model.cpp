@@ -175,12 +175,12 @@ static LengthTables make_tables(const Model& model, const net::Lengths& lengths)
 
 // If offsets are `needed`, throws ConfigError unless every row has one that is at least 0. If they
 // are not, throws ConfigError if there are any.
-static void check_ages(bool needed, const std::vector<std::int64_t>& document_offsets,
-                       std::int64_t rows) {
+static void check_document_offsets(bool needed, const std::vector<std::int64_t>& document_offsets,
+                                   std::int64_t rows) {
   const std::int64_t expected = needed ? rows : 0;
   const auto found = static_cast<std::int64_t>(document_offsets.size());
   if (found != expected || std::any_of(document_offsets.begin(), document_offsets.end(),
-                                       [](auto age) { return age < 0; })) {
+                                       [](auto offset) { return offset < 0; })) {
     throw ConfigError(
         "document_offsets",
         fmt::format("expected {} numbers of at least 0, found [{}]", expected,
@@ -221,8 +221,9 @@ at::Tensor ModelAtLengths::forward_embedded(const at::Tensor& embedded, Memory& 
                       fmt::format("expected batch x {} x {} elements", segment, d_model));
   }
   check_memory(memory, geometry(), embedded.size(0));
-  if (!step.age_tensor.defined()) {
-    check_ages(model_.network().reset_memory_at_documents, step.document_offsets, embedded.size(0));
+  if (!step.document_offset_tensor.defined()) {
+    check_document_offsets(model_.network().reset_memory_at_documents, step.document_offsets,
+                           embedded.size(0));
   }
   Memory next = memory;
   forget_other_documents(next, geometry(), step);
@@ -243,8 +244,8 @@ at::Tensor ModelAtLengths::forward_stream(const at::Tensor& tokens, Memory& memo
   const at::NoGradGuard no_gradient;
   const at::Tensor embedded = embed_segments(tokens);
   check_memory(memory, geometry(), 1);
-  check_ages(model_.network().reset_memory_at_documents || !document_offsets.empty(),
-             document_offsets, tokens.size(0));
+  check_document_offsets(model_.network().reset_memory_at_documents || !document_offsets.empty(),
+                         document_offsets, tokens.size(0));
   StepOptions evaluation;
   evaluation.document_offsets = document_offsets;
   evaluation.attention_map = map;
@@ -257,30 +258,31 @@ at::Tensor ModelAtLengths::forward_stream(const at::Tensor& tokens, Memory& memo
   return states;
 }
 
-at::Tensor ModelAtLengths::forward_next(const at::Tensor& tokens, DecodeState& growing) const {
+at::Tensor ModelAtLengths::forward_next(const at::Tensor& tokens, DecodeState& decoding) const {
   const at::NoGradGuard no_gradient;
   const kernels::BatchInvariant apart;
   const StepOptions options;
   const StepContext context(model_, tables_, options);
   std::vector<at::Tensor> parts;
   for (std::int64_t first = 0; first < tokens.size(1);) {
-    if (growing.tokens_ == 0) forget_before(growing);
+    if (decoding.tokens_ == 0) forget_before(decoding);
     const std::int64_t count =
-        std::min(tokens.size(1) - first, geometry().lengths.segment - growing.tokens_);
-    const at::Tensor embedded = model_.embed(tokens.narrow(1, first, count), growing.tokens_);
-    parts.push_back(decode_tokens(context, embedded, growing));
-    growing.tokens_ = (growing.tokens_ + count) % geometry().lengths.segment;
-    growing.age_ += count;
+        std::min(tokens.size(1) - first, geometry().lengths.segment - decoding.tokens_);
+    const at::Tensor embedded = model_.embed(tokens.narrow(1, first, count), decoding.tokens_);
+    parts.push_back(decode_tokens(context, embedded, decoding));
+    decoding.tokens_ = (decoding.tokens_ + count) % geometry().lengths.segment;
+    decoding.document_offset_ += count;
     first += count;
   }
   return parts.size() == 1 ? parts.front() : at::cat(parts, 1);
 }
 
-void ModelAtLengths::forget_before(DecodeState& growing) const {
+void ModelAtLengths::forget_before(DecodeState& decoding) const {
   if (!model_.network().reset_memory_at_documents) return;
   StepOptions step;
-  step.document_offsets.assign(static_cast<std::size_t>(growing.batch()), growing.age_);
-  Memory memory = growing.memory();
+  step.document_offsets.assign(static_cast<std::size_t>(decoding.batch()),
+                               decoding.document_offset_);
+  Memory memory = decoding.memory();
   const std::vector<NamedTensor> before = memory.named();
   forget_other_documents(memory, geometry(), step);
   const std::vector<NamedTensor> after = memory.named();
@@ -288,7 +290,8 @@ void ModelAtLengths::forget_before(DecodeState& growing) const {
       before.begin(), before.end(), after.begin(),
       [](const auto& one, const auto& other) { return one.tensor.is_same(other.tensor); });
   if (same) return;
-  growing = DecodeState(geometry(), memory, growing.batch(), model_.options(), growing.age_);
+  decoding = DecodeState(geometry(), memory, decoding.batch(), model_.options(),
+                         decoding.document_offset_);
 }
 
 }  // namespace ql::nn

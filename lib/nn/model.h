@@ -163,13 +163,13 @@ class ModelAtLengths {
   // streams in `growing`. Inside a segment, nothing is computed again for earlier tokens. Returns
   // states [batch, count, d_model]. On the CPU the bits of a stream's states do not depend on the
   // other streams.
-  at::Tensor forward_next(const at::Tensor& tokens, DecodeState& growing) const;
+  at::Tensor forward_next(const at::Tensor& tokens, DecodeState& decoding) const;
 
  private:
   at::Tensor embed_segments(const at::Tensor& tokens) const;
   // Call this before the first token of a segment. If the network resets its memory at documents,
   // the memory's states of earlier documents become zeros.
-  void forget_before(DecodeState& growing) const;
+  void forget_before(DecodeState& decoding) const;
 
   const Model& model_;
   LengthTables tables_;

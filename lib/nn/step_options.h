@@ -25,17 +25,17 @@ struct StepOptions {
   bool through_memory = false;
   // For every row, this is the number of tokens before the segment that belong to the document of
   // the segment's first token. A network with reset_memory_at_documents needs these numbers (or
-  // age_tensor); for other networks there must be none (nn/memory.h).
+  // document_offset_tensor); for other networks there must be none (nn/memory.h).
   std::vector<std::int64_t> document_offsets = {};
   // If this step computes a micro-batch, its rows begin at this row of the complete batch. On the
   // CPU, a micro-batch gets its part of the batch's masks, so that dividing the batch does not
   // change the result.
   std::int64_t first_row = 0;
   // These tensors are on the model's device, for a step that must not wait for the host
-  // (train/device_step.h). They hold what the host has chosen for this step. If they are undefined,
-  // the step reads document_offsets and computes droppath's choice itself.
-  at::Tensor age_tensor = {};     // [rows] int64: document_offsets as a tensor
-  at::Tensor scale_weights = {};  // [scales]: the factors of average_scales()
+  // (train/training_step.h). They hold what the host has chosen for this step. If they are
+  // undefined, the step reads document_offsets and computes droppath's choice itself.
+  at::Tensor document_offset_tensor = {};  // [rows] int64: document_offsets as a tensor
+  at::Tensor scale_weights = {};           // [scales]: the factors of average_scales()
   // If given, every layer adds to this map the attention of those queries whose places are in
   // `shown`, which has one range for each row.
   AttentionMap* attention_map = nullptr;

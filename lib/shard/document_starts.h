@@ -20,22 +20,22 @@ namespace ql::shard {
 
 // Returns the number of tokens before token `position` in its document. `starts` are the ascending
 // positions where documents start. Tokens before the first start form a document, too.
-std::int64_t document_age(const std::vector<std::int64_t>& starts, std::int64_t position);
+std::int64_t document_offset(const std::vector<std::int64_t>& starts, std::int64_t position);
 
-// Computes document_age() for a stream while the stream is read. A stream may have any length, so
-// starts that are not needed any more are dropped.
-class DocumentAges {
+// Computes document_offset() for a stream while the stream is read. A stream may have any length,
+// so starts that are not needed any more are dropped.
+class DocumentOffsets {
  public:
-  // Adds a document that starts at `position`. Positions ascend. A start must be added before age()
-  // is called for its position or for a later one.
+  // Adds a document that starts at `position`. Positions ascend. A start must be added before
+  // offset() is called for its position or for a later one.
   void put_start(std::int64_t position) { ahead_.push_back(position); }
   // Returns the number of tokens before token `position` in its document. Positions ascend.
-  std::int64_t age(std::int64_t position);
-  // Returns the first start after the last position given to age(), if one is known.
+  std::int64_t offset(std::int64_t position);
+  // Returns the first start after the last position given to offset(), if one is known.
   std::optional<std::int64_t> next_start() const;
 
  private:
-  std::int64_t start_ = 0;  // start of the document that age() saw last
+  std::int64_t start_ = 0;  // start of the document that offset() saw last
   std::deque<std::int64_t> ahead_;
 };
 

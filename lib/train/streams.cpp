@@ -98,13 +98,13 @@ void Streams::read(std::int64_t step, std::int64_t* out) {
   std::copy(ids.begin(), ids.end(), out);
 }
 
-std::vector<std::int64_t> Streams::document_ages(std::int64_t step,
-                                                 const machine::RowRange& rows) const {
+std::vector<std::int64_t> Streams::document_offsets(std::int64_t step,
+                                                    const machine::RowRange& rows) const {
   // One thread at a time may use reader_.
   if (ahead_.valid()) ahead_.wait();
   std::vector<std::int64_t> document_offsets;
   for (std::int64_t b = 0; b < rows.count; ++b) {
-    document_offsets.push_back(shard::document_age(
+    document_offsets.push_back(shard::document_offset(
         reader_.document_starts(), (rows.first + b) * row_tokens_ + position(step)));
   }
   return document_offsets;

@@ -20,14 +20,14 @@
 #include <vector>
 
 #include "base/jobs.h"
-#include "machine/threads.h"
+#include "machine/process_group.h"
 #include "shard/multi_reader.h"
 
 namespace ql::train {
 
 class Streams {
  public:
-  // `reader` must outlive the streams. read() and document_ages(step) return only the rows `own`
+  // `reader` must outlive the streams. read() and document_offsets(step) return only the rows `own`
   // (machine::ProcessGroup::share_of), or all rows if `own` is absent. Throws Error if the data is
   // too short for one step; the error names the largest possible batch, if any.
   Streams(shard::MultiReader& reader, std::int64_t batch, std::int64_t segment,
@@ -63,10 +63,11 @@ class Streams {
   // Returns, for every row, the number of tokens of the current document before the first token of
   // step `step`. This counts tokens of the data: if a row's part begins inside a document, the
   // count includes tokens before the part, although the memory is empty.
-  std::vector<std::int64_t> document_ages(std::int64_t step) const {
-    return document_ages(step, own_);
+  std::vector<std::int64_t> document_offsets(std::int64_t step) const {
+    return document_offsets(step, own_);
   }
-  std::vector<std::int64_t> document_ages(std::int64_t step, const machine::RowRange& rows) const;
+  std::vector<std::int64_t> document_offsets(std::int64_t step,
+                                             const machine::RowRange& rows) const;
 
  private:
   shard::MultiReader& reader_;

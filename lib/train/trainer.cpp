@@ -490,7 +490,7 @@ void TrainingRun::leave_out_until(std::int64_t cursor) {
   step.document_offsets.assign(static_cast<std::size_t>(streams_.batch()), 0);
   if (!epoch_begins && streams_.epoch(state_.step) == epoch) {
     if (!task_.network.reset_memory_at_documents) return;
-    step.document_offsets = streams_.document_ages(state_.step, {0, streams_.batch()});
+    step.document_offsets = streams_.document_offsets(state_.step, {0, streams_.batch()});
     for (std::int64_t& offset : step.document_offsets) {
       offset = std::max<std::int64_t>(0, offset - left_out);
     }

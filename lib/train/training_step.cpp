@@ -109,7 +109,7 @@ nn::StepOptions TrainingStep::options_of(std::int64_t number, const RowRange& ro
   const at::Tensor offsets =
       input_.ids.narrow(0, input_.ids.size(0) - rows_.count + rows.first, rows.count);
   if (enqueues_) {
-    options.age_tensor = offsets;
+    options.document_offset_tensor = offsets;
   } else {
     const auto* first = offsets.data_ptr<std::int64_t>();
     options.document_offsets.assign(first, first + rows.count);
@@ -286,9 +286,9 @@ void TrainedNetwork::fill_input(Streams& streams, std::int64_t step, double lear
 #endif
   auto* ids = host_.ids.data_ptr<std::int64_t>();
   if (model_.network().reset_memory_at_documents) {
-    // document_ages() comes first: after read() it would wait for the reading ahead that read()
+    // document_offsets() comes first: after read() it would wait for the reading ahead that read()
     // begins.
-    const std::vector<std::int64_t> document_offsets = streams.document_ages(step);
+    const std::vector<std::int64_t> document_offsets = streams.document_offsets(step);
     std::copy(document_offsets.begin(), document_offsets.end(),
               ids + step_.rows().count * (streams.segment() + 1));
   }

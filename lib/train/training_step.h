@@ -38,7 +38,7 @@ struct ComputeDevice {
 
 // Holds what the host sends to a step, in two tensors, so that two transfers suffice.
 struct StepInput {
-  at::Tensor ids;      // int64: the ids of Streams::read(), then Streams::document_ages()
+  at::Tensor ids;      // int64: the ids of Streams::read(), then Streams::document_offsets()
   at::Tensor numbers;  // float64: learning rate, step, largest loss, droppath weights
 
   // Both tensors start as zeros. `options` names the device, or pinned memory.

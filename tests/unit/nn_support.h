@@ -79,7 +79,7 @@ inline at::Tensor random_tokens(std::int64_t batch, std::int64_t length, std::in
 using Starts = std::vector<std::int64_t>;
 
 // Counts the tokens of its document before a token.
-inline std::int64_t age_of(const Starts& starts, std::int64_t token) {
+inline std::int64_t offset_of(const Starts& starts, std::int64_t token) {
   const auto after = std::upper_bound(starts.begin(), starts.end(), token);
   return token - (after == starts.begin() ? 0 : *(after - 1));
 }
@@ -98,7 +98,7 @@ inline at::Tensor read_states(const nn::Model& model, const net::Lengths& length
   for (std::int64_t begin = 0; begin < tokens.size(1); begin += lengths.segment, ++step.step) {
     step.document_offsets.clear();
     for (const Starts& of_stream : starts)
-      step.document_offsets.push_back(age_of(of_stream, begin));
+      step.document_offsets.push_back(offset_of(of_stream, begin));
     at::Tensor loss;
     states.push_back(
         at_lengths.forward(tokens.narrow(1, begin, lengths.segment), memory, step, &loss));
@@ -120,7 +120,7 @@ inline at::Tensor read_layer_by_layer(const nn::Model& model, const net::Lengths
     const std::int64_t count = std::min(segments, rows.size(0) - row);
     std::vector<std::int64_t> document_offsets;
     for (std::int64_t i = row; !starts.empty() && i < row + count; ++i) {
-      document_offsets.push_back(age_of(starts.front(), i * lengths.segment));
+      document_offsets.push_back(offset_of(starts.front(), i * lengths.segment));
     }
     states.push_back(
         at_lengths.forward_stream(rows.narrow(0, row, count), memory, document_offsets));

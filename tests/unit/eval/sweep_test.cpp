@@ -44,7 +44,7 @@ struct Folder {
   SweepOptions options;
 };
 
-Json row_of_study(const Folder& folder, machine::Precision precision) {
+Json row_of_sweep(const Folder& folder, machine::Precision precision) {
   SweepOptions options = folder.options;
   options.precision = precision;
   std::vector<Json> rows;
@@ -56,7 +56,7 @@ Json row_of_study(const Folder& folder, machine::Precision precision) {
 Json row_of_units(const Folder& folder, machine::Precision precision) {
   SweepOptions options = folder.options;
   options.precision = precision;
-  return run_unit_study(options, Unit::kDocument, [](const UnitSum&) {});
+  return run_unit_sweep(options, Unit::kDocument, [](const UnitSum&) {});
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ TEST_CASE("run_sweep: computes in the requested precision") {
   const Folder folder;
   const machine::OperationsOnly operations;
   const test::PlainBfloat16 plain;
-  for (const auto& row : {row_of_study, row_of_units}) {
+  for (const auto& row : {row_of_sweep, row_of_units}) {
     const auto nll = [&](machine::Precision precision) {
       return row(folder, precision)["nll"].get<double>();
     };
@@ -80,7 +80,7 @@ TEST_CASE("run_sweep: computes in the requested precision") {
 TEST_CASE("run_sweep: the losses in the file are those of the row") {
   Folder folder;
   folder.options.loss_file = (folder.scratch / "losses").string();
-  const double nll = row_of_study(folder, machine::Precision::kFloat32)["nll"].get<double>();
+  const double nll = row_of_sweep(folder, machine::Precision::kFloat32)["nll"].get<double>();
   const std::string bytes = test::slurp(folder.scratch / "losses");
   std::vector<float> losses(89);
   REQUIRE(bytes.size() == losses.size() * sizeof(float));
@@ -88,9 +88,9 @@ TEST_CASE("run_sweep: the losses in the file are those of the row") {
   CHECK(std::accumulate(losses.begin(), losses.end(), 0.0) == doctest::Approx(nll).epsilon(1e-6));
 }
 
-TEST_CASE("run_unit_study: ends with the figures of the complete stream") {
+TEST_CASE("run_unit_sweep: ends with the figures of the complete stream") {
   const Folder folder;
-  const Json whole = row_of_study(folder, machine::Precision::kFloat32);
+  const Json whole = row_of_sweep(folder, machine::Precision::kFloat32);
   const Json units = row_of_units(folder, machine::Precision::kFloat32);
   CHECK(whole["unknown_targets"].get<std::int64_t>() > 0);
   CHECK(units["unknown_targets"] == whole["unknown_targets"]);

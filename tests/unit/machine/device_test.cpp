@@ -187,7 +187,7 @@ TEST_CASE("StepOptions: document_offsets as a tensor forget the same states") {
     for (const std::int64_t length : {1, 4, 9}) {
       nn::StepOptions by_host, by_tensor;
       by_host.document_offsets = document_offsets;
-      by_tensor.age_tensor = tensor;
+      by_tensor.document_offset_tensor = tensor;
       const at::Tensor expected = nn::forgotten_states(cover, length, by_host, at::kCPU);
       REQUIRE(expected.defined());
       CHECK(at::equal(nn::forgotten_states(cover, length, by_tensor, at::kCPU), expected));

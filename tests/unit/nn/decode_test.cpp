@@ -20,18 +20,18 @@ nn::DecodeState begin(const nn::ModelAtLengths& model, std::int64_t batch) {
 
 // Reads tokens [streams, length] in pieces of the sizes `pieces`, taken in turn. Documents start at
 // the same tokens in all streams.
-at::Tensor read_growing(const nn::ModelAtLengths& model, nn::DecodeState& growing,
-                        const at::Tensor& tokens, const std::vector<std::int64_t>& pieces,
-                        const Starts& starts = {}) {
+at::Tensor read_decoding(const nn::ModelAtLengths& model, nn::DecodeState& decoding,
+                         const at::Tensor& tokens, const std::vector<std::int64_t>& pieces,
+                         const Starts& starts = {}) {
   std::vector<at::Tensor> states;
   std::size_t piece = 0;
   for (std::int64_t first = 0; first < tokens.size(1);) {
     std::int64_t last = std::min(tokens.size(1), first + pieces[piece++ % pieces.size()]);
     for (const std::int64_t start : starts) {
-      if (start == first) growing.begin_document();
+      if (start == first) decoding.begin_document();
       if (start > first) last = std::min(last, start);
     }
-    states.push_back(model.forward_next(tokens.narrow(1, first, last - first), growing));
+    states.push_back(model.forward_next(tokens.narrow(1, first, last - first), decoding));
     first = last;
   }
   return at::cat(states, 1);
@@ -56,8 +56,8 @@ TEST_CASE("forward_next: computes token by token what the network computes segme
     const nn::ModelAtLengths at_lengths(model, lengths);
     for (const std::vector<std::int64_t>& pieces :
          {std::vector<std::int64_t>{1}, {1, 2, 1, 3}, {lengths.segment}, {5 * lengths.segment}}) {
-      nn::DecodeState growing = begin(at_lengths, kStreams);
-      const at::Tensor states = read_growing(at_lengths, growing, tokens, pieces, starts);
+      nn::DecodeState decoding = begin(at_lengths, kStreams);
+      const at::Tensor states = read_decoding(at_lengths, decoding, tokens, pieces, starts);
       CHECK(largest_difference(states, expected) < 1e-10);
     }
   }
@@ -76,11 +76,11 @@ TEST_CASE("DecodeState: continues from the memory of complete segments, and leav
     const nn::ModelAtLengths at_lengths(model, network.lengths);
     nn::Memory memory = at_lengths.start_memory(1);
     at_lengths.forward_stream(tokens.narrow(1, 0, 2 * segment).view({2, segment}), memory);
-    nn::DecodeState growing(at_lengths.geometry(), memory, 1, model.options());
+    nn::DecodeState decoding(at_lengths.geometry(), memory, 1, model.options());
     const at::Tensor middle =
-        at_lengths.forward_next(tokens.narrow(1, 2 * segment, 3 * segment), growing);
+        at_lengths.forward_next(tokens.narrow(1, 2 * segment, 3 * segment), decoding);
     CHECK(largest_difference(middle, expected.narrow(1, 2 * segment, 3 * segment)) < 1e-10);
-    nn::Memory after = growing.memory();
+    nn::Memory after = decoding.memory();
     const at::Tensor last =
         at_lengths.forward(tokens.narrow(1, 5 * segment, segment), after, nn::StepOptions());
     CHECK(largest_difference(last, expected.narrow(1, 5 * segment, segment)) < 1e-10);
@@ -101,13 +101,13 @@ TEST_CASE("forward_next: streams of a batch have the bits of each stream alone" 
     const at::Tensor prompt = random_tokens(1, segment + 1, network.vocab_size, seed);
     const at::Tensor tokens = random_tokens(9, 2 * segment, network.vocab_size, seed + 1);
     nn::DecodeState alone = begin(at_lengths, 1);
-    read_growing(at_lengths, alone, prompt, {1});
+    read_decoding(at_lengths, alone, prompt, {1});
     nn::DecodeState together = alone.streams(std::vector<std::int64_t>(9, 0));
-    const at::Tensor states = read_growing(at_lengths, together, tokens, {1});
+    const at::Tensor states = read_decoding(at_lengths, together, tokens, {1});
     const at::Tensor probabilities = model.log_probabilities(states.narrow(1, 0, 1));
     for (const std::int64_t row : {0, 4, 8}) {
       nn::DecodeState of_row = alone.streams({0});
-      const at::Tensor expected = read_growing(at_lengths, of_row, tokens.narrow(0, row, 1), {1});
+      const at::Tensor expected = read_decoding(at_lengths, of_row, tokens.narrow(0, row, 1), {1});
       CHECK(at::equal(states.narrow(0, row, 1), expected));
       CHECK(at::equal(probabilities.narrow(0, row, 1),
                       model.log_probabilities(expected.narrow(1, 0, 1))));

@@ -45,10 +45,10 @@ TEST_CASE("document_states: are the newest ones, as many as a walk counts") {
         CAPTURE(scale.stride);
         const at::Tensor kept =
             ql::nn::document_states(ql::nn::memory_cover(scale), at::arange(5 * pair.segment));
-        for (std::int64_t age = 0; age < 5 * pair.segment; ++age) {
-          CAPTURE(age);
+        for (std::int64_t offset = 0; offset < 5 * pair.segment; ++offset) {
+          CAPTURE(offset);
           const std::int64_t first = 100 * pair.segment;
-          CHECK(kept[age].item<std::int64_t>() == walk(scale, 100, first - age));
+          CHECK(kept[offset].item<std::int64_t>() == walk(scale, 100, first - offset));
           ++checked;
         }
       }

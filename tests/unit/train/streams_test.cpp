@@ -152,19 +152,19 @@ TEST_CASE("Streams: only the step that reads damage finds it") {
   }
 }
 
-TEST_CASE("document_ages: rows know the documents they are in") {
+TEST_CASE("document_offsets: rows know the documents they are in") {
   const test::ScratchFolder scratch;
   const std::vector<std::size_t> starts{5, 30, 31, 47, 88};
   test::pack(scratch / "data", test::scrambled(100, 5), 5, "made up", starts);
   shard::MultiReader reader({(scratch / "data").string()});
   const Streams streams(reader, 3, 4);
   for (std::int64_t step = 0; step < 2 * streams.steps_per_epoch(); ++step) {
-    const std::vector<std::int64_t> document_offsets = streams.document_ages(step);
+    const std::vector<std::int64_t> document_offsets = streams.document_offsets(step);
     REQUIRE(document_offsets.size() == 3);
     for (std::int64_t row = 0; row < 3; ++row) {
-      std::int64_t token = row * 33 + streams.position(step), age = 0;
-      for (; token > 0 && std::count(starts.begin(), starts.end(), token) == 0; --token) ++age;
-      CHECK(document_offsets[static_cast<std::size_t>(row)] == age);
+      std::int64_t token = row * 33 + streams.position(step), offset = 0;
+      for (; token > 0 && std::count(starts.begin(), starts.end(), token) == 0; --token) ++offset;
+      CHECK(document_offsets[static_cast<std::size_t>(row)] == offset);
     }
   }
 }
