@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "eval/evaluate.h"
-#include "nn/model.h"
+#include "nn/model_at_lengths.h"
 #include "shard/document_starts.h"
 
 namespace ql::eval {
 
-// Reads a stream chunk by chunk. Each chunk goes through the network layer by layer (nn/model.h,
-// forward_stream()), and its memories are passed on to the next chunk. Only one chunk is kept,
-// however long the stream is.
+// Reads a stream chunk by chunk. Each chunk goes through the network layer by layer
+// (nn/model_at_lengths.h, forward_stream()), and its memories are passed on to the next chunk. Only
+// one chunk is kept, however long the stream is.
 class Scorer {
  public:
   virtual ~Scorer() = default;
@@ -84,8 +84,8 @@ class StreamScorer : public Scorer {
 // Scores the units of a stream, such as its lines, independently of each other. Every unit begins
 // with an empty memory and, if there is a begin token, with this token. Every unit begins a new
 // segment, and the unit's last segment is padded. Segments of several units go through a layer
-// together. The memory is reset at the beginning of each unit, as nn/memory.h resets it at
-// documents.
+// together. The memory is reset at the beginning of each unit, as nn/memory_documents.h resets it
+// at documents.
 class IndependentScorer : public Scorer {
  public:
   // `begin` is read before every unit, so that the unit's first token is a target. Without `begin`

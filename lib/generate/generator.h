@@ -9,7 +9,7 @@
 
 #include "generate/sampling.h"
 #include "nn/decode.h"
-#include "nn/model.h"
+#include "nn/model_at_lengths.h"
 #include "shard/document_starts.h"
 #include "shard/manifest.h"
 

@@ -132,7 +132,7 @@ struct Network {
   std::vector<std::int64_t> attention_dilation;  // one for each head; empty: all 1
   Lengths lengths;                               // n_s, n_m, n_cm of training
   // If true, a step resets the memory's states that belong to another document than the segment's
-  // first token (nn/memory.h).
+  // first token (nn/memory_documents.h).
   bool reset_memory_at_documents = false;
   double dropout = 0.0;
   double dropatt = 0.0;

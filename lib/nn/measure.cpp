@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "base/process.h"
+#include "nn/model_at_lengths.h"
 
 namespace ql::nn {
 

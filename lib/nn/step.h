@@ -12,8 +12,8 @@
 
 #include "net/geometry.h"
 #include "nn/layers.h"
-#include "nn/memory.h"
-#include "nn/model.h"
+#include "nn/memory_documents.h"
+#include "nn/model_at_lengths.h"
 
 namespace ql::nn {
 

@@ -25,7 +25,7 @@ struct StepOptions {
   bool through_memory = false;
   // For every row, this is the number of tokens before the segment that belong to the document of
   // the segment's first token. A network with reset_memory_at_documents needs these numbers (or
-  // document_offset_tensor); for other networks there must be none (nn/memory.h).
+  // document_offset_tensor); for other networks there must be none (nn/memory_documents.h).
   std::vector<std::int64_t> document_offsets = {};
   // If this step computes a micro-batch, its rows begin at this row of the complete batch. On the
   // CPU, a micro-batch gets its part of the batch's masks, so that dividing the batch does not

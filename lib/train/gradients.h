@@ -12,7 +12,7 @@
 
 #include "machine/process_group.h"
 #include "machine/threads.h"
-#include "nn/model.h"
+#include "nn/model_at_lengths.h"
 #include "nn/parameters.h"
 #include "train/config.h"
 #include "train/state.h"

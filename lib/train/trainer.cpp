@@ -4,6 +4,7 @@
 
 #include "base/process.h"
 #include "base/resources.h"
+#include "nn/memory_documents.h"
 #include "weights/weights.h"
 
 namespace ql::train {

@@ -13,7 +13,7 @@
 
 #include "machine/process_group.h"
 #include "nn/memory.h"
-#include "nn/model.h"
+#include "nn/model_at_lengths.h"
 #include "train/adam.h"
 #include "train/config.h"
 #include "train/gradients.h"

@@ -12,7 +12,7 @@
 #include "machine/device.h"
 #include "machine/threads.h"
 #include "net/model_file.h"
-#include "nn/model.h"
+#include "nn/model_at_lengths.h"
 #include "one_thread.h"
 
 namespace {

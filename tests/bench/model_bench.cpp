@@ -10,7 +10,7 @@
 #include "machine/threads.h"
 #include "net/cost.h"
 #include "net/model_file.h"
-#include "nn/model.h"
+#include "nn/model_at_lengths.h"
 
 namespace {
 

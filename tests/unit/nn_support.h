@@ -15,7 +15,7 @@
 #include "net/geometry.h"
 #include "net/network.h"
 #include "nn/dropout.h"
-#include "nn/model.h"
+#include "nn/model_at_lengths.h"
 
 namespace ql::test {
 

@@ -6,7 +6,7 @@
 #include "machine/device.h"
 #include "machine/process_group.h"
 #include "nn/compression.h"
-#include "nn/memory.h"
+#include "nn/memory_documents.h"
 #include "unit/float32_error.h"
 #include "unit/nn_support.h"
 #include "unit/torch_doctest.h"

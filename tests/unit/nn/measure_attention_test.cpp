@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "net/geometry.h"
 #include "nn/measure.h"
-#include "nn/model.h"
+#include "nn/model_at_lengths.h"
 #include "unit/nn_support.h"
 #include "unit/torch_doctest.h"
 

@@ -1,5 +1,5 @@
 // Compares the states that belong to a document with a walk over all states.
-#include "nn/memory.h"
+#include "nn/memory_documents.h"
 #include "unit/net_networks.h"
 #include "unit/torch_doctest.h"
 

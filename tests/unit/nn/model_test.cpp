@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "net/cost.h"
-#include "nn/model.h"
+#include "nn/model_at_lengths.h"
 #include "unit/nn_support.h"
 #include "unit/torch_doctest.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/model.h"
+#include "nn/model_at_lengths.h"
 #include "unit/nn_support.h"
 #include "unit/torch_doctest.h"
 
