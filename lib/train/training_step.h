@@ -17,7 +17,6 @@
 #include "train/adam.h"
 #include "train/config.h"
 #include "train/gradients.h"
-#include "train/loss_scale.h"
 #include "train/state.h"
 #include "train/streams.h"
 
@@ -34,6 +33,35 @@ struct ComputeDevice {
   // enqueues the list and reads no results. Otherwise the CPU computes the batch slice by slice,
   // and knows the loss of a step when the step ends.
   bool enqueues() const { return enqueues_on_cpu || !device.is_cpu(); }
+};
+
+constexpr const char* kLossScale = "loss_scale";  // the name of LossScale::state() in a checkpoint
+
+// The loss is multiplied by a factor so that small gradients do not vanish in float16. When a
+// gradient overflows, its step is skipped and the factor is halved, but not below 1. After many
+// steps without overflow the factor is doubled, but not above kLargest. The factor is kept on the
+// device, like the gradients.
+class LossScale {
+ public:
+  static constexpr double kFirst = 65536, kLargest = 16777216;
+  static constexpr std::int64_t kStepsToDouble = 2000;
+
+  // If `adapts` is false, the factor stays 1.
+  LossScale(bool adapts, const at::Device& device);
+
+  at::Tensor factor() const { return state_.select(0, 0); }  // float32, no dimension
+  // Call this after a step. `finite` (bool, no dimension) is true if the step's gradient was
+  // finite.
+  void update(const at::Tensor& finite);
+
+  bool adapts() const { return adapts_; }
+  // Returns float32 [2]: the factor, and a count of steps without overflow. The count becomes 0
+  // after an overflow, and when it reaches kStepsToDouble.
+  const at::Tensor& state() const { return state_; }
+
+ private:
+  bool adapts_;
+  at::Tensor state_;
 };
 
 // Holds what the host sends to a step, in two tensors, so that two transfers suffice.
@@ -201,7 +229,7 @@ class TrainedNetwork {
   // Returns the optimizer's tensors that carry over from step to step, shared with the optimizer.
   std::vector<nn::NamedTensor> moments() const { return step_.moments(); }
   // Returns the number of updates of the weights. It is less than the number of steps if float16
-  // skipped some steps (train/loss_scale.h).
+  // skipped some steps.
   std::int64_t updates() const { return step_.adam().steps(); }
   // A resume calls this after it has copied the moments into the tensors of moments().
   void set_updates(std::int64_t updates) { step_.adam().set_steps(updates); }
