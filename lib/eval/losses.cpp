@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/process.h"
+#include "machine/threads.h"
 
 namespace ql::eval {
 

@@ -181,7 +181,7 @@ class Samples {
   nn::DecodeState decoding_;
   at::Tensor window_;  // the tokens of the current window [rows, count], if windows slide
   std::vector<Sample> samples_;
-  std::vector<std::size_t> rows_;  // the sample of each row of growing_, as its index in samples_
+  std::vector<std::size_t> rows_;  // the sample of each row of decoding_, as its index in samples_
   std::size_t shown_ = 0;  // the sample whose tokens are passed on as soon as they are chosen
   std::int64_t position_ = 0;
 };

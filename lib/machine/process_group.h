@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "base/launched_process.h"
-#include "machine/threads.h"
 
 namespace ql::machine {
 

@@ -1,5 +1,5 @@
-// Keeps states, keys and values in caches, and computes the next tokens of growing segments with
-// them.
+// Keeps states, keys and values in caches, and computes the next tokens of segments that are being
+// decoded with them.
 
 #include "nn/decode.h"
 
@@ -111,7 +111,7 @@ Memory DecodeState::memory() const {
 // The rows are streams that get some tokens of the current segment.
 class DecodeStep final : public StepKind {
  public:
-  // The step adds the states of `tokens` tokens to `growing`.
+  // The step adds the states of `tokens` tokens to `decoding`.
   DecodeStep(const StepContext& step, DecodeState& decoding, std::int64_t tokens)
       : StepKind(step), decoding_(decoding), tokens_(tokens) {}
 

@@ -89,8 +89,8 @@ class DecodeState {
   std::int64_t document_offset_ = 0;  // tokens of the document so far
 };
 
-// Runs a step (nn/step.h) for the next tokens of every stream in `growing`, and adds their states
-// to `growing`. `embedded` [batch, tokens, d_model] are their embeddings; they must not exceed the
+// Runs a step (nn/step.h) for the next tokens of every stream in `decoding`, and adds their states
+// to `decoding`. `embedded` [batch, tokens, d_model] are their embeddings; they must not exceed the
 // segment. Returns the last stage's states, of the same shape. A stage (net/geometry.h) computes
 // the states that the tokens complete, possibly none. At the beginning of a segment, the stages of
 // coarser scales may also compute older states again. There is no gradient and no dropout.

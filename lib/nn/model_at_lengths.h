@@ -75,7 +75,7 @@ class ModelAtLengths {
                             const std::vector<Places>& shown = {}) const;
 
   // Computes forward() without dropout and gradient for the next tokens [batch, count] of the
-  // streams in `growing`. Inside a segment, nothing is computed again for earlier tokens. Returns
+  // streams in `decoding`. Inside a segment, nothing is computed again for earlier tokens. Returns
   // states [batch, count, d_model]. On the CPU the bits of a stream's states do not depend on the
   // other streams.
   at::Tensor forward_next(const at::Tensor& tokens, DecodeState& decoding) const;

@@ -18,13 +18,17 @@ static std::int64_t padded_size(const at::Tensor& tensor) {
   return (tensor.numel() + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+static std::int64_t padded_size(const std::vector<NamedTensor>& tensors) {
+  std::int64_t size = 0;
+  for (const NamedTensor& named : tensors) size += padded_size(named.tensor);
+  return size;
+}
+
 FlatTensors make_flat(std::vector<NamedTensor> tensors, at::Tensor all) {
   const at::NoGradGuard no_gradient;
   const bool copies = !all.defined();
   if (copies) {
-    std::int64_t size = 0;
-    for (const NamedTensor& named : tensors) size += padded_size(named.tensor);
-    all = at::zeros({size}, tensors.front().tensor.options().requires_grad(false));
+    all = at::zeros({padded_size(tensors)}, tensors.front().tensor.options().requires_grad(false));
   }
   std::int64_t begin = 0;
   for (const NamedTensor& named : tensors) {
@@ -87,7 +91,7 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
   Parameters parameters;
   std::vector<NamedTensor> named;
   const auto add = [&](std::string name, at::IntArrayRef shape) {
-    at::Tensor tensor = at::zeros(shape, options).set_requires_grad(true);
+    at::Tensor tensor = at::empty(shape, options).set_requires_grad(true);
     named.push_back({std::move(name), tensor});
     return tensor;
   };
@@ -155,7 +159,8 @@ Parameters make_parameters(const net::Network& network, const at::TensorOptions&
             ? add(fmt::format("scales.{}.narrow.weight", scale), {network.d_model, width})
             : at::Tensor());
   }
-  parameters.flat = make_flat(std::move(named), all);
+  const at::Tensor weights = all.defined() ? all : at::zeros({padded_size(named)}, options);
+  parameters.flat = make_flat(std::move(named), weights);
   return parameters;
 }
 

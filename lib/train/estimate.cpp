@@ -275,15 +275,12 @@ MemoryEstimate estimate_memory(const net::Network& network, const TrainingConfig
   estimate.parameters = 3 * weights;
   // The operands are rounded copies of the weights.
   if (config.precision == machine::Precision::kBfloat16) estimate.parameters += weights / 2;
-  // A micro-batch may have several passes (accumulation steps). All except the first need gradients
-  // of their own, until these are added to the micro-batch's gradients.
-  const std::int64_t own = slices.front().size() > 1 ? running : 0;
-  estimate.gradients = (count + own) * weights;
+  estimate.gradients = count * weights;
   // A step that diverges returns to the old memories, so old and new memories exist at once.
   estimate.memories = 2 * config.batch * memory_bytes(geometry);
   const PassMemory pass = pass_memory(network, geometry, rows, config.precision, threads);
   estimate.activations = bytes_of_passes(pass, vocabulary_memory(network), weights, running);
-  if (own > 0 && rows > 1) {
+  if (slices.front().size() > 1 && rows > 1) {
     // Passes leave gaps in the allocator's arena that are too small for tensors of later passes.
     // The gaps take about the memory of one row, as measured.
     estimate.activations += running * (pass.kept + pass.released) / rows;
@@ -317,8 +314,7 @@ std::int64_t choose_passes(const net::Network& network, TrainingConfig config, i
   };
   std::int64_t most = with_most_passes(config).passes;
   if (most == 1 || fits_with(1)) return 1;
-  // Two passes may need more memory than one, because the second has gradients of its own. From two
-  // passes on, more passes need less memory, so this is a binary search from 2.
+  // More passes need less memory, so this is a binary search.
   for (std::int64_t fewest = 2; fewest < most;) {
     const std::int64_t middle = fewest + (most - fewest) / 2;
     if (fits_with(middle)) {

@@ -12,7 +12,6 @@
 #include <cmath>
 
 #include "kernels/vector.h"
-#include "train/adam.h"
 
 namespace ql::train {
 
@@ -238,6 +237,7 @@ GradientRange concatenate(const nn::FlatTensors& parameters,
   constexpr std::int64_t kLarge = std::int64_t{1} << 20;
   const at::NoGradGuard no_gradient;
   at::Tensor all = at::empty_like(parameters.all);
+  const at::Tensor padding = at::zeros({nn::FlatTensors::kAlignment}, all.options());
   std::vector<at::Tensor> run;  // adjacent small tensors, the first of them at element `begin`
   std::int64_t begin = 0;
   const auto write_run = [&](std::int64_t end) {
@@ -259,7 +259,7 @@ GradientRange concatenate(const nn::FlatTensors& parameters,
     } else {
       run.push_back(values);
     }
-    if (next > first + size) run.push_back(at::zeros({next - first - size}, all.options()));
+    if (next > first + size) run.push_back(padding.narrow(0, 0, next - first - size));
   }
   write_run(all.size(0));
   return {0, all};
@@ -284,22 +284,27 @@ GradientExchange::GradientExchange(machine::ProcessGroup& group, const nn::FlatT
       blocks_(blocks_of(parameters)),
       range_of_(parameters.named.size()),
       gradients_(slices, std::vector<at::Tensor>(parameters.named.size())) {
+  const auto bytes = [](std::int64_t elements) { return elements * std::int64_t{sizeof(float)}; };
   Range range;
-  range.first = range.last = blocks_.size();
-  std::int64_t end = parameters.all.numel();
   for (std::size_t parameter = parameters.named.size(); parameter-- > 0;) {
-    range_of_[parameter] = ranges_.size();
-    range.puts += slices;
+    const at::Tensor& tensor = parameters.named[parameter].tensor;
+    const bool is_large = bytes(tensor.numel()) >= range_bytes;
+    const bool is_full = range.puts > 0 && (is_large || bytes(range.count) >= range_bytes);
+    if (is_full) ranges_.push_back(std::exchange(range, {}));
+    if (range.puts == 0) {
+      range.last = ranges_.empty() ? blocks_.size() : ranges_.back().first;
+      range.first = range.last;
+      range.count = tensor.numel();
+    } else {
+      range.count += range.begin - tensor.storage_offset();
+    }
+    range.begin = tensor.storage_offset();
     while (range.first > 0 && blocks_[range.first - 1].parameter == parameter) --range.first;
-    range.begin = parameters.named[parameter].tensor.storage_offset();
-    range.count = end - range.begin;
-    if (range.count * std::int64_t{sizeof(float)} < range_bytes && parameter > 0) continue;
+    range.puts += slices;
     range.missing = range.puts;
-    ranges_.push_back(range);
-    end = range.begin;
-    range = {};
-    range.first = range.last = ranges_.back().first;
+    range_of_[parameter] = ranges_.size();
   }
+  ranges_.push_back(range);
 }
 
 void GradientExchange::put(std::size_t slice, std::size_t parameter, at::Tensor gradient) {
@@ -308,16 +313,19 @@ void GradientExchange::put(std::size_t slice, std::size_t parameter, at::Tensor 
   at::Tensor& place = gradients_[slice][parameter];
   if (place.defined()) throw std::logic_error("a gradient was put twice");
   place = std::move(gradient);
-  if (--ranges_[range_of_[parameter]].missing == 0) start_complete(lock);
+  if (--ranges_[range_of_[parameter]].missing > 0) return;
+  // The embeddings come last, and no process waits for their sum if there is only one. So finish()
+  // adds them up, on all threads.
+  start_complete(lock, ranges_.size() - (group_.is_single() ? 1 : 0));
 }
 
-// Starts the sums of complete ranges in the ranges' order, up to the first incomplete one. Only one
-// thread at a time does this; it also starts the ranges that other threads complete in the
-// meantime.
-void GradientExchange::start_complete(std::unique_lock<std::mutex>& lock) {
+// Starts the sums of complete ranges in the ranges' order, up to the first incomplete one, and
+// before range `end`. Only one thread at a time does this; it also starts the ranges that other
+// threads complete in the meantime.
+void GradientExchange::start_complete(std::unique_lock<std::mutex>& lock, std::size_t end) {
   if (starting_) return;
   starting_ = true;
-  while (started_ < ranges_.size() && ranges_[started_].missing == 0) {
+  while (started_ < end && ranges_[started_].missing == 0) {
     const Range& range = ranges_[started_++];
     lock.unlock();
     start(range);
@@ -330,18 +338,15 @@ void GradientExchange::start_complete(std::unique_lock<std::mutex>& lock) {
 // the first slice, so that this gradient need not be copied.
 at::Tensor GradientExchange::place_of_sum(const Range& range) const {
   const std::size_t parameter = blocks_[range.first].parameter;
-  if (blocks_[range.last - 1].parameter == parameter) {
-    const at::Tensor& gradient = gradients_.front()[parameter];
-    if (gradient.defined() && gradient.numel() == range.count) return gradient.view({-1});
-  }
-  return at::empty({range.count}, at::kFloat);
+  const at::Tensor& gradient = gradients_.front()[parameter];
+  const bool is_one = blocks_[range.last - 1].parameter == parameter;
+  return is_one && gradient.defined() ? gradient.view({-1}) : at::empty({range.count}, at::kFloat);
 }
 
 void GradientExchange::start(const Range& range) {
   const at::NoGradGuard no_gradient;
   const at::Tensor sum = place_of_sum(range);
-  for (std::size_t i = range.first; i < range.last; ++i) {
-    const Block& block = blocks_[i];
+  const auto add_up = [&](const Block& block) {
     float* const values = sum.data_ptr<float>() + (block.begin - range.begin);
     bool is_first = true;
     for (const std::vector<at::Tensor>& slice : gradients_) {
@@ -355,7 +360,14 @@ void GradientExchange::start(const Range& range) {
       }
     }
     if (is_first) std::fill_n(values, block.count, 0.0F);
-  }
+  };
+  const auto bytes = static_cast<double>((gradients_.size() + 1) * sum.nbytes());
+  machine::for_parts(static_cast<std::int64_t>(range.last - range.first),
+                     machine::microseconds_of(0, bytes), [&](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t i = begin; i < end; ++i) {
+                         add_up(blocks_[range.first + static_cast<std::size_t>(i)]);
+                       }
+                     });
   for (std::size_t i = range.first; i < range.last; ++i) {
     for (std::vector<at::Tensor>& slice : gradients_) slice[blocks_[i].parameter].reset();
   }
@@ -366,7 +378,7 @@ void GradientExchange::start(const Range& range) {
 Gradient GradientExchange::finish() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (std::size_t next = started_; next < ranges_.size(); ++next) ranges_[next].missing = 0;
-  start_complete(lock);
+  start_complete(lock, ranges_.size());
   for (const machine::ProcessGroup::Wait& wait : under_way_) wait();
   under_way_.clear();
   started_ = 0;

@@ -94,8 +94,8 @@ std::vector<GroupNorm> group_norms(const nn::FlatTensors& parameters,
 // another thread sums the range over the processes, in place.
 class GradientExchange {
  public:
-  // This process has `slices` slices. `parameters` are float32 on the CPU. A range has at least
-  // `range_bytes`, except for the last one.
+  // This process has `slices` slices. `parameters` are float32 on the CPU. A parameter of at least
+  // `range_bytes` is a range by itself. Smaller ones are joined until they have that size.
   GradientExchange(machine::ProcessGroup& group, const nn::FlatTensors& parameters,
                    std::size_t slices, std::int64_t range_bytes = std::int64_t{128} << 10);
 
@@ -117,7 +117,7 @@ class GradientExchange {
     std::size_t missing = 0;            // of these, calls to come in this step
   };
 
-  void start_complete(std::unique_lock<std::mutex>& lock);
+  void start_complete(std::unique_lock<std::mutex>& lock, std::size_t end);
   at::Tensor place_of_sum(const Range& range) const;
   void start(const Range& range);
 

@@ -61,8 +61,9 @@ TrainingStep::TrainingStep(nn::Model& model, const TrainingConfig& config,
       memories_(split(at_lengths_.start_memory(rows_.count))),
       input_(rows_.count, at_lengths_.geometry().lengths.segment, scales(),
              at::TensorOptions().device(model.options().device())),
-      loss_scale_(scales_loss.value_or(config.precision == machine::Precision::kFloat16),
-                  model.options().device()),
+      loss_scale_(
+          enqueues && scales_loss.value_or(config.precision == machine::Precision::kFloat16),
+          model.options().device()),
       report_(at::zeros({7}, input_.numbers.options())),
       sound_(at::ones({}, report_.options().dtype(at::kBool))) {
   report_.select(0, 3).fill_(-1);
@@ -233,9 +234,9 @@ void TrainingStep::update() {
   loss_scale_.update(finite_norm);
   if (!enqueues_ && !applies.item<bool>()) memories_ = before_;
   before_.clear();
-  // This frees memory for the next step. With several processes, gradient_ has to stay: if a GPU
-  // replays compute(), nothing sets gradient_ again, but sum() still reads it in every step.
-  if (group_.is_single()) gradient_.clear();
+  // This frees memory for the next step. With several processes on GPUs, gradient_ has to stay: if
+  // a GPU replays compute(), nothing sets gradient_ again, but sum() still reads it in every step.
+  if (!enqueues_ || group_.is_single()) gradient_.clear();
 }
 
 double TrainingStep::loss_of(std::int64_t number, bool forgets) {

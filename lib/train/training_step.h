@@ -101,8 +101,9 @@ class TrainingStep {
  public:
   // `model` and `group` must outlive the step, which computes this process's rows of the batch. The
   // memory starts as zeros. If config.slices or config.passes is 0, it counts as 1. The loss is
-  // scaled if the precision is float16. `scales_loss` replaces this rule in tests on devices that
-  // may lack float16.
+  // scaled if steps are enqueued and the precision is float16. `scales_loss` replaces the latter
+  // condition in tests on devices that may lack float16. If compute() or sum() throws, no further
+  // step may follow.
   TrainingStep(nn::Model& model, const TrainingConfig& config, machine::ProcessGroup& group,
                bool enqueues, std::optional<bool> scales_loss = std::nullopt);
 

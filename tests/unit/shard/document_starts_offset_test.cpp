@@ -24,7 +24,7 @@ TEST_CASE("document_offset: the tokens before the first start are a document, to
   CHECK(document_offset({4}, 4) == 0);
 }
 
-TEST_CASE("DocumentAges: equals document_offset(), however many starts are known ahead") {
+TEST_CASE("DocumentOffsets: equals document_offset(), however many starts are known ahead") {
   std::mt19937 random(5);
   for (int round = 0; round < 100; ++round) {
     std::vector<std::int64_t> starts;

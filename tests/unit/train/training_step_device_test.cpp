@@ -344,6 +344,31 @@ TEST_CASE("TrainedNetwork: trains as the CPU's kernels do" * doctest::test_suite
   }
 }
 
+TEST_CASE("TrainedNetwork: clips a gradient whose norm is above clip, and no other") {
+  for (const bool enqueues : {false, true}) {
+    CAPTURE(enqueues);
+    const auto run = [enqueues](double clip) {
+      const Data data;
+      Streams streams(*data.reader, 3, 4);
+      TrainingConfig config = test::tiny_config();
+      config.clip = clip;
+      TrainedNetwork learner(test::tiny_xl(), config, enqueues ? as_device() : ComputeDevice{});
+      const StepResult now = learner.step(streams, 0, 0.01), late = learner.finish();
+      // The first moment is a multiple of the clipped gradient.
+      const at::Tensor moment = learner.moments().front().tensor.cpu();
+      return std::pair(now.gradient_norm + late.gradient_norm, moment.norm().item<double>());
+    };
+    const auto [norm, plain] = run(0);
+    CHECK(norm > 0);
+    for (const auto& [share, expected] : {std::pair(0.25, 0.25), {0.999, 0.999}, {1.001, 1.0}}) {
+      CAPTURE(share);
+      const auto [same, clipped] = run(share * norm);
+      CHECK(same == norm);
+      CHECK(clipped / plain == doctest::Approx(expected).epsilon(1e-5));
+    }
+  }
+}
+
 TEST_CASE("TrainedNetwork: loss_of() is the loss of the step, and changes nothing" *
           doctest::test_suite("numeric")) {
   for (const net::Network& network : networks()) {
