@@ -24,9 +24,9 @@ class CudaSteps {
   // step.
   using Parts = std::vector<std::function<void()>>;
 
-  // First runs `upload`, which enqueues copies from pinned memory. Then runs or replays all parts,
-  // and runs `between` after each part except the last. The operations that `between` enqueues are
-  // never captured.
+  // First runs `upload`, which enqueues copies from pinned memory and may clear the memory. Then
+  // runs or replays all parts, and runs `between` after each part except the last. The operations
+  // that `between` enqueues are never captured.
   void enqueue(const std::function<void()>& upload, const Parts& parts,
                const std::function<void()>& between);
   // Waits until the last enqueue() has copied its pinned memory to the device. By then the device

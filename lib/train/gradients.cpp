@@ -1,5 +1,5 @@
-// Splits a batch into micro-batches, and adds up their gradients in this process and over
-// processes.
+// Splits a batch into micro-batches, computes their losses, and adds up their gradients in this
+// process and over processes.
 
 #include "train/gradients.h"
 
@@ -314,8 +314,8 @@ void GradientExchange::put(std::size_t slice, std::size_t parameter, at::Tensor 
   if (place.defined()) throw std::logic_error("a gradient was put twice");
   place = std::move(gradient);
   if (--ranges_[range_of_[parameter]].missing > 0) return;
-  // The embeddings come last, and no process waits for their sum if there is only one. So finish()
-  // adds them up, on all threads.
+  // The last range has the first embeddings, a large table. If there is only one process, no other
+  // waits for the sum, so finish() adds this range up, on all threads.
   start_complete(lock, ranges_.size() - (group_.is_single() ? 1 : 0));
 }
 
@@ -377,6 +377,7 @@ void GradientExchange::start(const Range& range) {
 
 Gradient GradientExchange::finish() {
   std::unique_lock<std::mutex> lock(mutex_);
+  // Gradients that are still missing count as zeros.
   for (std::size_t next = started_; next < ranges_.size(); ++next) ranges_[next].missing = 0;
   start_complete(lock, ranges_.size());
   for (const machine::ProcessGroup::Wait& wait : under_way_) wait();

@@ -19,11 +19,11 @@
 
 namespace ql::train {
 
-// The functions below split the rows of a batch for a step on the CPU. A slice (micro-batch) goes
-// through forward and backward pass on one thread. If each thread computes its own slice, matrix
-// products of a few hundred rows are as fast as on all threads together, and all other operations
-// are faster. A slice that would need too much memory is divided into several passes (accumulation
-// steps).
+// The functions below split the rows of a batch for a step on the CPU. (On a GPU a step has one
+// slice of one pass.) A slice (micro-batch) goes through forward and backward pass on one thread.
+// If each thread computes its own slice, matrix products of a few hundred rows are as fast as on
+// all threads together, and all other operations are faster. A slice that would need too much
+// memory is divided into several passes (accumulation steps).
 //
 // The results of a step depend on the slices and passes. With several slices, they do not depend on
 // the number of threads. The operations of a single slice use all threads, so its results may
@@ -89,9 +89,9 @@ std::vector<GroupNorm> group_norms(const nn::FlatTensors& parameters,
                                    const std::vector<double>& squares);
 
 // Sums gradients over the slices (micro-batches) of this process, and then over all processes. The
-// backward pass completes gradients from the last layer to the first. As soon as the gradients of a
-// range are complete in all slices, they are added up and freed. While the backward pass continues,
-// another thread sums the range over the processes, in place.
+// backward pass completes gradients from the last layer to the first. When the gradients of a
+// range, and of those before it, are complete in all slices, they are added up and freed. While the
+// backward pass continues, another thread sums the range over the processes, in place.
 class GradientExchange {
  public:
   // This process has `slices` slices. `parameters` are float32 on the CPU. A parameter of at least
@@ -101,7 +101,8 @@ class GradientExchange {
 
   // Takes the complete gradient of a slice (micro-batch) for a parameter, at most once per step,
   // and may overwrite it. Several threads may call this at once. The gradients of a parameter are
-  // added up in the slices' order, whatever the order of the calls.
+  // added up in the slices' order, whatever the order of the calls. All processes put the gradients
+  // of a step together, because this begins sums over the processes.
   void put(std::size_t slice, std::size_t parameter, at::Tensor gradient);
 
   // Ends the step and returns the gradient, summed over slices (micro-batches) and processes. A

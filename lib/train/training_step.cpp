@@ -165,6 +165,7 @@ at::Tensor TrainingStep::run_slice(std::size_t slice, std::int64_t number,
 }
 
 at::Tensor TrainingStep::run_slices(std::int64_t number, Memories& memories) {
+  // The rounded copy of the weights serves all slices, in both passes.
   std::optional<nn::ModelPrecision> precision;
   if (!enqueues_) precision.emplace(model_, config_.precision);
   if (slices_.size() == 1) return run_slice(0, number, memories[0]);  // on all threads
@@ -213,6 +214,7 @@ void TrainingStep::update() {
   const at::Tensor norm = gradient_norm() / scale;
   const at::Tensor good_loss = at::isfinite(loss_).logical_and(loss_.le(input_.largest_loss()));
   const at::Tensor finite_norm = at::isfinite(norm);
+  // A step is applied, or diverges, or is left out because only its scaled gradient overflows.
   const at::Tensor applies = sound_.logical_and(good_loss).logical_and(finite_norm);
   at::Tensor factor = 1 / scale;
   if (config_.clip > 0) factor = factor * (config_.clip / norm).clamp_max(1);
@@ -338,6 +340,7 @@ StepResult TrainedNetwork::step(Streams& streams, std::int64_t step, double lear
   if (cuda_) {
     const auto compute = [&] { step_.compute(step); };
     const auto update = [&] { step_.update(); };
+    // A single process needs no sum(), so the step is one list.
     const auto both = [&] {
       compute();
       update();

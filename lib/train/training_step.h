@@ -30,8 +30,8 @@ struct ComputeDevice {
   bool enqueues_on_cpu = false;  // for tests: the CPU runs steps as a GPU does
 
   // Returns true if a step is a fixed list of operations for the complete batch, and if the host
-  // enqueues the list and reads no results. Otherwise the CPU computes the batch slice by slice,
-  // and knows the loss of a step when the step ends.
+  // enqueues the list and reads no results. Otherwise the CPU computes the batch in slices, one a
+  // thread, and knows the loss of a step when the step ends.
   bool enqueues() const { return enqueues_on_cpu || !device.is_cpu(); }
 };
 
@@ -92,7 +92,8 @@ struct StepReport {
   std::optional<Divergence> failure = {};
 };
 
-// TrainingStep computes a step in three parts: compute(), sum() and update(), in this order. If the
+// TrainingStep computes a step in three parts: compute(), sum() and update(), in this order. A
+// single process that enqueues its steps may leave sum() out, which then has nothing to do. If the
 // steps are enqueued, each part is a fixed list of operations (if can_be_recorded() is true), and
 // everything that differs from step to step is read from tensors that stay in place. So a step can
 // be enqueued while the previous one is running, and a GPU can capture the lists once and replay
@@ -112,12 +113,14 @@ class TrainingStep {
   const machine::RowRange& rows() const { return rows_; }
   std::int64_t scales() const;
 
+  // All processes must call compute() and sum() together (machine/process_group.h).
+  //
   // Runs the forward and the backward pass and replaces the memory. The loss and the gradient are
-  // what this process's rows add to the means over the batch. `number` is the number of the step;
-  // only dropout on the CPU uses it.
+  // what this process's rows add to the means over the batch. Unless steps are enqueued, the sum of
+  // the gradient over the processes begins during the backward pass. `number` is the number of the
+  // step; only dropout on the CPU uses it.
   void compute(std::int64_t number);
-  // Sums loss and gradient over all processes, which must call this together
-  // (machine/process_group.h).
+  // Sums loss and gradient over all processes, or ends this sum.
   void sum();
   // Clips the gradient, updates the weights and adds to the report. If the step diverges, or an
   // earlier step in the report did, weights and Adam's moments do not change. Unless steps are
@@ -208,18 +211,20 @@ class TrainedNetwork {
   ~TrainedNetwork();
 
   // Runs step number `step` (from 0) of the training run: forward, backward, clip, update. At the
-  // start of an epoch the memory is zeros. Returns the losses that have become known since the last
-  // call; there may be none. Throws Diverged if loss or gradient of a step is not finite, or if the
-  // loss is above largest_loss(). Weights and moments are then those before that step, and training
-  // can continue with another step. The memory is that of the last step if steps are enqueued, else
-  // the one before that step.
+  // start of an epoch the memory is zeros. Returns the loss of the step, or none if steps are
+  // enqueued: then finish() returns the losses, and throws Diverged in the place of step().
+  //
+  // Throws Diverged if loss or gradient of a step is not finite, or if the loss is above
+  // largest_loss(). Weights and moments are then those before that step, and training can continue
+  // with another step. The memory is that of the last step if steps are enqueued, else the one
+  // before that step.
   StepResult step(Streams& streams, std::int64_t step, double learning_rate);
   // Returns the loss that step() with these arguments would compute first, and changes nothing.
   // Throws the errors of Streams::read(), but not Diverged: the loss may be infinite or NaN. Call
   // finish() before.
   double loss_of(Streams& streams, std::int64_t step);
-  // Waits for all steps and returns the losses that step() has not returned. Throws as step() does.
-  // Call it before any other function that reads the network.
+  // Waits for all steps and returns the losses that step() has not returned. Call it before any
+  // other function that reads the network.
   StepResult finish();
 
   nn::Model& model() { return model_; }
