@@ -135,7 +135,7 @@ nn::StepOptions TrainingStep::options_of(std::int64_t number, const RowRange& ro
 
 at::Tensor TrainingStep::run_slice(std::size_t slice, std::int64_t number,
                                    std::vector<nn::Memory>& memories) {
-  const nn::ModelAtLengths& model = shared_ ? shared_->replicas.of(slice) : at_lengths_;
+  const nn::ModelAtLengths& model = enqueues_ ? at_lengths_ : shared_->replicas.of(slice);
   const std::int64_t row = at_lengths_.geometry().lengths.segment + 1;
   const at::Tensor ids = input_.ids.narrow(0, 0, rows_.count * row).view({rows_.count, row});
   at::Tensor sum;
@@ -150,7 +150,7 @@ at::Tensor TrainingStep::run_slice(std::size_t slice, std::int64_t number,
     const at::Tensor of_pass = loss.loss.detach().to(at::kDouble);
     sum = sum.defined() ? sum + of_pass : of_pass;
     if (!at::GradMode::is_enabled()) continue;
-    if (shared_) {
+    if (!enqueues_) {
       shared_->replicas.backward(slice, loss.total, pass + 1 == slices_[slice].size());
       continue;
     }

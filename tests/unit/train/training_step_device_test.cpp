@@ -108,6 +108,17 @@ class Questions {
 // Returns the device of the tests, on which steps are enqueued.
 ComputeDevice as_device() { return {test::device(), true, /*enqueues_on_cpu=*/true}; }
 
+// Writes a checkpoint after step 5.
+void save(const std::filesystem::path& folder, const TrainedNetwork& trained,
+          const TrainingConfig& config) {
+  net::ModelFile description;
+  description.network = trained.model().network();
+  description.training = training_to_json(config);
+  TrainingState state;
+  state.step = 5;
+  write_checkpoint(folder, description, trained, state);
+}
+
 // Disables dropout: on a GPU it draws other values than on the CPU.
 void without_chance(net::Network& network) {
   if (!test::device().is_cpu()) network.dropout = network.dropatt = 0;
@@ -278,12 +289,7 @@ TEST_CASE("TrainedNetwork: a checkpoint counts the updates that applied") {
   learner.finish();
   CHECK(learner.updates() == 5);
   learner.set_updates(3);  // as if two steps had been skipped
-  net::ModelFile description;
-  description.network = network;
-  description.training = training_to_json(config);
-  TrainingState state;
-  state.step = 5;
-  write_checkpoint(data.scratch / "checkpoint", description, learner, state);
+  save(data.scratch / "checkpoint", learner, config);
   TrainedNetwork resumed(network, config, as_device());
   TrainedNetwork on_cpu(network, config);
   CHECK(read_checkpoint(data.scratch / "checkpoint", resumed).step == 5);
@@ -476,12 +482,7 @@ TEST_CASE("TrainedNetwork: a checkpoint continues on the device, and on the CPU"
   TrainedNetwork whole(network, config, as_device());
   for (std::int64_t step = 0; step < 5; ++step) whole.step(streams, step, 0.01);
   whole.finish();
-  net::ModelFile description;
-  description.network = network;
-  description.training = training_to_json(config);
-  TrainingState state;
-  state.step = 5;
-  write_checkpoint(data.scratch / "checkpoint", description, whole, state);
+  save(data.scratch / "checkpoint", whole, config);
   TrainedNetwork resumed(network, config, as_device());
   TrainedNetwork on_cpu(network, config);
   read_checkpoint(data.scratch / "checkpoint", resumed);
