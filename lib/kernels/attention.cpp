@@ -15,36 +15,40 @@ namespace {
 // Autograd records only tensors that are arguments themselves, so the tensors of `input` that may
 // have a gradient are passed separately.
 struct FusedAttention : torch::autograd::Function<FusedAttention> {
+  // Has the fields of an input that are not tensors.
+  struct Settings : torch::CustomClassHolder {
+    AttentionInput input;
+  };
+
   static at::Tensor forward(AutogradContext* context, const at::Tensor& queries,
                             const at::Tensor& keys_values, const OptionalTensor& /*positions*/,
                             const OptionalTensor& /*content_bias*/,
                             const OptionalTensor& /*position_bias*/, const AttentionInput& input) {
-    const AttentionResult result = attention_forward(input, true);
-    context->save_for_backward(
-        {queries, keys_values, input.positions, input.content_bias, input.position_bias});
-    context->saved_data["kept"] = input.probability_kept;
-    context->saved_data["kept_factor"] = input.kept_factor;
-    context->saved_data["probabilities"] = result.probabilities;
-    context->saved_data["span"] = input.reach.span;
-    context->saved_data["dilations"] = input.reach.dilations;
-    context->saved_data["sees_all"] = input.sees_all;
+    AttentionResult result = attention_forward(input, true);
+    context->save_for_backward({queries, keys_values, input.positions, input.content_bias,
+                                input.position_bias,
+                                input.window() > attention::kTileKeys ? result.sums : at::Tensor(),
+                                result.normalizers, result.probabilities});
+    auto settings = c10::make_intrusive<Settings>();
+    settings->input.dropout = input.dropout;
+    settings->input.queries_per_mask = input.queries_per_mask;
+    settings->input.reach = input.reach;
+    settings->input.sees_all = input.sees_all;
+    context->saved_data["settings"] = at::IValue::make_capsule(std::move(settings));
     return result.sums;
   }
 
   static variable_list backward(AutogradContext* context, variable_list outputs) {
     const variable_list saved = context->get_saved_variables();
-    AttentionInput input{
-        saved[0],
-        {saved[1]},
-        saved[2],
-        saved[3],
-        saved[4],
-        context->saved_data["kept"].toTensor(),
-        context->saved_data["kept_factor"].toDouble(),
-        {context->saved_data["span"].toInt(), context->saved_data["dilations"].toIntVector()}};
-    input.sees_all = context->saved_data["sees_all"].toBool();
-    const AttentionGradients gradients = attention_backward(
-        input, context->saved_data["probabilities"].toTensor(), outputs[0].contiguous());
+    const auto settings = context->saved_data["settings"].toCapsule();
+    AttentionInput input = static_cast<const Settings&>(*settings).input;
+    input.queries = saved[0];
+    input.keys_values = {saved[1]};
+    input.positions = saved[2];
+    input.content_bias = saved[3];
+    input.position_bias = saved[4];
+    const AttentionGradients gradients =
+        attention_backward(input, {saved[5], saved[6], saved[7]}, outputs[0].contiguous());
     return {gradients.queries,      gradients.keys_values,   gradients.positions,
             gradients.content_bias, gradients.position_bias, at::Tensor()};
   }
@@ -191,9 +195,12 @@ at::Tensor attention_of_operations(const AttentionInput& input) {
   // would make two, each of the full size and padded with zeros.
   const std::vector<at::Tensor> keys_values = join(input.keys_values).unbind(2);
   at::Tensor probabilities = probabilities_of(input, keys_values[0]);
-  if (input.probability_kept.defined()) {
-    probabilities =
-        probabilities * (input.probability_kept.to(probabilities.options()) * input.kept_factor);
+  if (input.dropout.dropped > 0) {
+    std::vector<std::int64_t> shape = probabilities.sizes().vec();
+    shape[2] /= input.queries_per_mask;
+    at::Tensor kept = draw_kept(input.dropout, shape, probabilities.device());
+    if (input.queries_per_mask > 1) kept = kept.repeat_interleave(input.queries_per_mask, 2);
+    probabilities = probabilities * (kept.to(probabilities.options()) * input.dropout.factor());
   }
   return at::matmul(probabilities, keys_values[1].transpose(1, 2)).transpose(1, 2);
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/dropout_kernel.h"
 #include "net/geometry.h"
 
 namespace ql::kernels {
@@ -26,10 +27,10 @@ struct AttentionInput {
   at::Tensor positions;
   at::Tensor content_bias;   // u [H, d_head]; undefined: 0
   at::Tensor position_bias;  // v [H, d_head]; undefined: 0
-  // uint8 [batch, H, segment, window]: 1 for each probability that dropout keeps, else 0. Kept
-  // probabilities are multiplied by `kept_factor`. Undefined: nothing is dropped.
-  at::Tensor probability_kept;
-  double kept_factor = 1;
+  // Describes the dropout of probabilities. Its mask is [batch, H, segment / queries_per_mask,
+  // window]: so many consecutive queries share a row.
+  DropoutDraw dropout;
+  std::int64_t queries_per_mask = 1;
   net::AttentionWindow reach;  // limits the earlier keys that a query sees
   // May hold the mask that attention_mask() returns for this input, to save computing it again. The
   // CPU's fused kernel does not read this field.

@@ -2,6 +2,12 @@
 
 #include "kernels/dropout_kernel.h"
 
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "machine/threads.h"
+
 #if QL_VECTOR_X86
 #include <immintrin.h>
 #endif
@@ -11,6 +17,10 @@ namespace ql::kernels {
 namespace {
 
 constexpr std::uint32_t kCalls = kDropoutCalls;
+
+// Threads share a mask in chunks of this many elements. Each chunk has complete groups of the
+// generator (kDropoutGroup), so two threads never draw the same group.
+constexpr std::int64_t kChunk = 64 * kDropoutGroup;
 
 void fill_group_body(std::uint8_t* kept, std::uint32_t first_call, const DropoutStream& stream,
                      std::uint32_t dropped) {
@@ -122,6 +132,24 @@ void fill_kept(std::uint8_t* kept, std::int64_t first, std::int64_t count,
     kept += part;
     first += part;
   }
+}
+
+at::Tensor draw_kept(const DropoutDraw& draw, at::IntArrayRef shape, const at::Device& device) {
+  at::Tensor mask = at::empty(shape, at::TensorOptions(at::kByte).device(device));
+  if (!device.is_cpu()) return mask.bernoulli_(1 / draw.factor());
+  auto* kept = mask.data_ptr<std::uint8_t>();
+  const std::int64_t count = mask.numel(), start = draw.first;
+  const std::int64_t first_chunk = start / kChunk;
+  const std::int64_t chunks = (start + count + kChunk - 1) / kChunk - first_chunk;
+  // Drawing a random value of 16 bits takes as long as reading this many bytes.
+  constexpr double kBytesOfElement = 8;
+  const double time = machine::microseconds_of(0, kBytesOfElement * static_cast<double>(count));
+  machine::for_parts(chunks, time, [&](std::int64_t from, std::int64_t to) {
+    const std::int64_t begin = std::max<std::int64_t>(0, (first_chunk + from) * kChunk - start);
+    const std::int64_t end = std::min(count, (first_chunk + to) * kChunk - start);
+    fill_kept(kept + begin, start + begin, end - begin, draw.stream, draw.dropped);
+  });
+  return mask;
 }
 
 }  // namespace ql::kernels

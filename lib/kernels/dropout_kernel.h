@@ -1,4 +1,4 @@
-// Draws the mask of the elements that dropout keeps, and turns masks into factors.
+// Draws the mask of the elements that dropout keeps.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,22 +29,24 @@ struct DropoutStream {
 constexpr std::int64_t kDropoutCalls = 16;
 constexpr std::int64_t kDropoutGroup = 8 * kDropoutCalls;
 
+// Describes a mask without its elements. On the CPU, element i of the mask is value first + i of
+// the stream: it is kept if this value is at least `dropped`. `dropped` is the rate in steps of
+// 1/65536, below 65536; 0: all elements are kept.
+struct DropoutDraw {
+  DropoutStream stream;
+  std::int64_t first = 0;
+  std::uint32_t dropped = 0;
+  double factor() const { return 65536.0 / (65536.0 - dropped); }  // of the kept elements
+};
+
 // Sets kept[i] to 1 if the random value of element first + i is at least `dropped`, else to 0.
 // `dropped` must be below 65536.
 void fill_kept(std::uint8_t* kept, std::int64_t first, std::int64_t count,
                const DropoutStream& stream, std::uint32_t dropped,
                machine::VectorVersion version = machine::vector_version());
 
-// Sets factors[i] = kept[i * step] ? factor : 0.
-template <typename Real>
-QL_VECTOR_BODY void make_factors_body(const std::uint8_t* kept, std::int64_t step,
-                                      std::int64_t count, Real factor, Real* factors) {
-  if (step == 1) {
-    for (std::int64_t i = 0; i < count; ++i) factors[i] = kept[i] != 0 ? factor : Real(0);
-    return;
-  }
-  for (std::int64_t i = 0; i < count; ++i) factors[i] = kept[i * step] != 0 ? factor : Real(0);
-}
-QL_VECTOR_KERNEL(make_factors)
+// Returns the mask's elements, uint8 [shape]: 1 for a kept element, else 0. Devices other than the
+// CPU draw from their own generator, which a CUDA graph can replay, and read only `dropped`.
+at::Tensor draw_kept(const DropoutDraw& draw, at::IntArrayRef shape, const at::Device& device);
 
 }  // namespace ql::kernels

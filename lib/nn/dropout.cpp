@@ -10,16 +10,12 @@
 
 #include "base/error.h"
 #include "kernels/dropout_kernel.h"
-#include "machine/threads.h"
 
 namespace ql::nn {
 
 constexpr double kLevels = 65536;
 constexpr std::int64_t kMostElements =
     (std::int64_t{1} << 32) / kernels::kDropoutCalls * kernels::kDropoutGroup;
-// Threads share a mask in chunks of this many elements. Each chunk has complete groups of the
-// generator (kDropoutGroup), so two threads never draw the same group.
-constexpr std::int64_t kChunk = 64 * kernels::kDropoutGroup;
 
 static std::uint32_t dropped_levels(double rate) {
   return static_cast<std::uint32_t>(
@@ -31,34 +27,25 @@ at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& s
   return dropout_kept(shape, rate, step, site).to(options).mul_(dropout_factor(rate));
 }
 
-at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& step,
-                        DropoutSite site, const at::Device& device) {
-  if (!device.is_cpu()) {
-    return at::empty(shape, at::TensorOptions(at::kByte).device(device)).bernoulli_(1 - rate);
-  }
-  at::Tensor mask = at::empty(shape, at::TensorOptions(at::kByte));
-  auto* kept = mask.data_ptr<std::uint8_t>();
-  const std::int64_t count = mask.numel();
+kernels::DropoutDraw dropout_draw(at::IntArrayRef shape, double rate, const StepOptions& step,
+                                  DropoutSite site) {
+  const std::int64_t count = c10::multiply_integers(shape);
   // The elements of this mask begin at this index in the mask of the complete batch.
-  const std::int64_t start = count == 0 ? 0 : step.first_row * (count / mask.size(0));
-  if (start + count > kMostElements) {
+  const std::int64_t first = count == 0 ? 0 : step.first_row * (count / shape[0]);
+  if (first + count > kMostElements) {
     throw ConfigError("dropout", "the mask has more than 2^35 elements", "use a smaller batch");
   }
-  const std::int64_t first_chunk = start / kChunk;
-  const std::int64_t chunks = (start + count + kChunk - 1) / kChunk - first_chunk;
-  // Drawing a random value of 16 bits takes as long as reading this many bytes.
-  constexpr double kBytesOfElement = 8;
-  const double time = machine::microseconds_of(0, kBytesOfElement * static_cast<double>(count));
-  machine::for_parts(chunks, time, [&](std::int64_t from, std::int64_t to) {
-    const std::int64_t begin = std::max<std::int64_t>(0, (first_chunk + from) * kChunk - start);
-    const std::int64_t end = std::min(count, (first_chunk + to) * kChunk - start);
-    kernels::fill_kept(kept + begin, start + begin, end - begin, {step.seed, step.step, site.id()},
-                       dropped_levels(rate));
-  });
-  return mask;
+  return {{step.seed, step.step, site.id()}, first, dropped_levels(rate)};
 }
 
-double dropout_factor(double rate) { return kLevels / (kLevels - dropped_levels(rate)); }
+at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& step,
+                        DropoutSite site, const at::Device& device) {
+  return kernels::draw_kept(dropout_draw(shape, rate, step, site), shape, device);
+}
+
+double dropout_factor(double rate) {
+  return kernels::DropoutDraw{{}, 0, dropped_levels(rate)}.factor();
+}
 
 at::Tensor dropout(const at::Tensor& states, double rate, const StepOptions& step,
                    DropoutSite site) {

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "kernels/dropout_kernel.h"
 #include "nn/step_options.h"
 
 namespace ql::nn {
@@ -34,15 +35,20 @@ struct DropoutSite {
   std::uint32_t id() const { return static_cast<std::uint32_t>(layer) * kKinds + kind; }
 };
 
-// Returns factors [shape]. A factor is 0 with probability `rate`, which is rounded to a multiple of
-// 1/65536. All other factors are dropout_factor(). The first dimension has rows of the batch,
-// beginning with step.first_row. These rows and all rows before them may have at most 2^35
-// elements. The elements are drawn on the CPU for any device. `options` must have a dtype.
+// Describes the mask of a tensor of this shape. An element is dropped with probability `rate`,
+// which is rounded to a multiple of 1/65536. The first dimension has rows of the batch, beginning
+// with step.first_row. Throws ConfigError if these rows and all rows before them have more than
+// 2^35 elements.
+kernels::DropoutDraw dropout_draw(at::IntArrayRef shape, double rate, const StepOptions& step,
+                                  DropoutSite site);
+
+// Returns the factors [shape] of dropout_draw(): 0 or dropout_factor(). They are drawn on the CPU
+// for any device. `options` must have a dtype.
 at::Tensor dropout_mask(at::IntArrayRef shape, double rate, const StepOptions& step,
                         DropoutSite site, const at::TensorOptions& options);
 
-// Returns uint8 [shape]: 1 for a kept element, else 0. For the CPU, the kept elements are those of
-// dropout_mask(); another `device` draws from its own generator.
+// Returns the elements uint8 [shape] of dropout_draw(): 1 for a kept element, else 0. A `device`
+// other than the CPU draws them from its own generator.
 at::Tensor dropout_kept(at::IntArrayRef shape, double rate, const StepOptions& step,
                         DropoutSite site, const at::Device& device = at::kCPU);
 

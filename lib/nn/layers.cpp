@@ -75,7 +75,7 @@ struct Sums {
 //
 // for the keys j <= m + i of query i, which is at window index m + i after m states of memory. The
 // parameters are thus those of relative attention. Returns [batch, segment, H, d_head].
-// input.reach must have no bounds, and input.probability_kept must be undefined.
+// input.reach must have no bounds, and input.dropout must drop nothing.
 at::Tensor linear_attention(const kernels::AttentionInput& input) {
   const std::int64_t streams = input.queries.size(0);
   if (streams > 1 && kernels::BatchInvariant::live()) {
@@ -147,11 +147,9 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
                                     context.step.shown);
   }
   if (context.step.training && network.dropatt > 0) {
-    input.probability_kept =
-        dropout_kept({batch, heads, segment, input.window()}, network.dropatt, context.step,
-                     {DropoutSite::kAttentionProbability, context.layer}, queries.device());
-    if (keys > 1) input.probability_kept = input.probability_kept.repeat_interleave(keys, 2);
-    input.kept_factor = dropout_factor(network.dropatt);
+    input.dropout = dropout_draw({batch, heads, segment, input.window()}, network.dropatt,
+                                 context.step, {DropoutSite::kAttentionProbability, context.layer});
+    input.queries_per_mask = keys;
   }
   at::Tensor sums = network.attention == net::Attention::kLinear
                         ? linear_attention(input)

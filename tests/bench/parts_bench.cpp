@@ -93,10 +93,8 @@ kernels::AttentionInput attention_input(const AttentionShape& shape, ModelPass p
                          segment.contiguous()};
     return input;
   }
-  input.probability_kept =
-      nn::dropout_kept({shape.batch, shape.heads, shape.segment, shape.window}, 0.1, {true, 1, 1},
-                       {nn::DropoutSite::kAttentionProbability});
-  input.kept_factor = nn::dropout_factor(0.1);
+  input.dropout = nn::dropout_draw({shape.batch, shape.heads, shape.segment, shape.window}, 0.1,
+                                   {true, 1, 1}, {nn::DropoutSite::kAttentionProbability});
   return input;
 }
 

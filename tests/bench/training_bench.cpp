@@ -95,7 +95,11 @@ std::vector<std::pair<std::string, std::vector<Shape>>> groups() {
       {"scales", {sb2, ql}},
       {"paper",
        {paper_xl, paper_ql, simplebooks("Compressive 04/06/06", "compressive", {4, 6, 6}, 256)}},
-      {"char", {characters()}}};
+      {"char", {characters()}},
+      {"windows",
+       {sb2, sb2_long, simplebooks("512/512", "xl", {512, 512, 0}, 4),
+        simplebooks("1024/1024", "xl", {1024, 1024, 0}, 2),
+        simplebooks("4096/4096", "xl", {4096, 4096, 0}, 1)}}};
   if (ql::machine::bfloat16_products() == ql::machine::Bfloat16Products::kNone) return all;
   all.push_back({"bfloat16-sb2", {sb2, in_bfloat16(sb2)}});
   all.push_back({"bfloat16-sb2-long", {sb2_long, in_bfloat16(sb2_long)}});

@@ -22,13 +22,16 @@ struct Shape {
 };
 
 // Among the shapes are segment 1, memory 0, memory shorter than, equal to and longer than the
-// segment, window 1, widths around the kernel's panels, more streams than one group, more queries
-// than one block.
+// segment, window 1, widths around the kernel's panels, and more streams than one group.
 const Shape kShapes[] = {{1, 1, 0, 1, 1},  {2, 1, 5, 2, 3},   {2, 4, 0, 1, 4},   {3, 5, 2, 2, 5},
                          {2, 4, 4, 3, 8},  {1, 3, 9, 2, 16},  {19, 2, 3, 2, 7},  {9, 16, 16, 2, 32},
                          {1, 17, 1, 1, 2}, {2, 8, 24, 2, 33}, {1, 61, 20, 3, 5}, {2, 50, 0, 2, 3}};
 
-// Returns these shapes, and some random ones.
+// These have more queries and keys than one tile, and the last one has several parts of the
+// queries.
+const Shape kLongShapes[] = {{1, 131, 1000, 2, 3}, {2, 230, 290, 1, 17}, {1, 1030, 3, 2, 2}};
+
+// Returns the short shapes, and some random ones.
 std::vector<Shape> shapes() {
   std::vector<Shape> all(std::begin(kShapes), std::end(kShapes));
   std::mt19937 generator(17);
@@ -40,6 +43,12 @@ std::vector<Shape> shapes() {
     const std::int64_t heads = 1 + up_to(3), width = 1 + up_to(40);
     all.push_back({batch, segment, memory, heads, width});
   }
+  return all;
+}
+
+std::vector<Shape> all_shapes() {
+  std::vector<Shape> all = shapes();
+  all.insert(all.end(), std::begin(kLongShapes), std::end(kLongShapes));
   return all;
 }
 
@@ -90,9 +99,8 @@ AttentionInput random_input(const Shape& shape, Kind kind) {
     }
   }
   if (kind == Kind::kMasked || kind == Kind::kDilatedMasked) {
-    input.probability_kept =
-        at::rand({shape.batch, shape.heads, shape.segment, window}).ge(0.3).to(at::kByte);
-    input.kept_factor = 1 / 0.7;
+    input.dropout = {{7, 3, 5}, 1000, 20000};
+    input.queries_per_mask = shape.segment % 2 == 0 ? 2 : 1;
   }
   return input;
 }
@@ -127,7 +135,7 @@ TEST_CASE("attention_usage: is what a value of one key, zero elsewhere, adds on 
       CHECK(!usage.requires_grad());
       const std::int64_t window = shape.segment + shape.memory;
       REQUIRE((usage.sizes() == at::IntArrayRef{shape.batch, window}));
-      input.probability_kept = at::Tensor();  // usage is that before dropout
+      input.dropout = {};  // usage is that before dropout
       for (std::int64_t key = 0; key < window; ++key) {
         at::Tensor& keys_values = input.keys_values.front();
         keys_values = keys_values.detach().clone();
@@ -189,7 +197,7 @@ TEST_CASE("relative_attention: scores of distances are added, one key after the 
 TEST_CASE("relative_attention: output and gradients equal those of ATen's operations" *
           doctest::test_suite("numeric")) {
   at::manual_seed(2);
-  for (const Shape& shape : shapes()) {
+  for (const Shape& shape : all_shapes()) {
     for (const Kind kind : kKinds) {
       CAPTURE(shape.segment);
       CAPTURE(shape.memory);
@@ -216,20 +224,18 @@ TEST_CASE("relative_attention: output and gradients equal those of ATen's operat
 TEST_CASE("attention_forward: every vector version gives the same") {
   at::manual_seed(6);
   const at::NoGradGuard no_grad;
-  for (const Shape& shape : shapes()) {
+  for (const Shape& shape : all_shapes()) {
     for (const Kind kind : kKinds) {
       const AttentionInput input = random_input(shape, kind);
       const at::Tensor factors = at::randn_like(input.queries);
       constexpr auto kPortable = machine::VectorVersion::kPortable;
       const AttentionResult expected = attention_forward(input, true, kPortable);
-      const AttentionGradients gradients =
-          attention_backward(input, expected.probabilities, factors, kPortable);
+      const AttentionGradients gradients = attention_backward(input, expected, factors, kPortable);
       for (const auto version : {machine::VectorVersion::kAvx2, machine::VectorVersion::kAvx512}) {
         if (!machine::has_vector_version(version)) continue;
         const AttentionResult found = attention_forward(input, true, version);
         CHECK(test::largest_difference(found.sums, expected.sums) < 1e-12);
-        const AttentionGradients others =
-            attention_backward(input, found.probabilities, factors, version);
+        const AttentionGradients others = attention_backward(input, found, factors, version);
         CHECK(test::largest_difference(others.queries, gradients.queries) < 1e-12);
         CHECK(test::largest_difference(others.keys_values, gradients.keys_values) < 1e-12);
         if (gradients.positions.defined()) {
@@ -247,27 +253,28 @@ TEST_CASE("attention_forward: every vector version gives the same") {
 TEST_CASE("relative_attention: float32 is as exact as ATen's operations" *
           doctest::test_suite("numeric")) {
   at::manual_seed(3);
-  const Shape shape{3, 16, 48, 2, 32};
-  const AttentionInput input = random_input(shape, Kind::kMasked);
-  test::Tensors inputs = leaves(input);
-  inputs.push_back(at::randn_like(input.queries));
-  // Returns the sums and their gradients in the order of leaves().
-  const auto run = [&input](const test::Tensors& from, auto attention) {
-    AttentionInput own = input;
-    std::size_t next = 0;
-    for (at::Tensor* tensor : {&own.queries, &own.keys_values.front(), &own.positions,
-                               &own.content_bias, &own.position_bias}) {
-      *tensor = from[next++].detach().clone().set_requires_grad(true);
-    }
-    test::Tensors results = {attention(own)};
-    for (const at::Tensor& gradient : gradients(own, results.front(), from[next])) {
-      results.push_back(gradient);
-    }
-    return results;
-  };
-  test::check_float32(
-      inputs, [&](const test::Tensors& from) { return run(from, relative_attention); },
-      [&](const test::Tensors& from) { return run(from, attention_of_operations); });
+  for (const Shape& shape : {Shape{3, 16, 48, 2, 32}, Shape{1, 70, 1000, 2, 32}}) {
+    const AttentionInput input = random_input(shape, Kind::kMasked);
+    test::Tensors inputs = leaves(input);
+    inputs.push_back(at::randn_like(input.queries));
+    // Returns the sums and their gradients in the order of leaves().
+    const auto run = [&input](const test::Tensors& from, auto attention) {
+      AttentionInput own = input;
+      std::size_t next = 0;
+      for (at::Tensor* tensor : {&own.queries, &own.keys_values.front(), &own.positions,
+                                 &own.content_bias, &own.position_bias}) {
+        *tensor = from[next++].detach().clone().set_requires_grad(true);
+      }
+      test::Tensors results = {attention(own)};
+      for (const at::Tensor& gradient : gradients(own, results.front(), from[next])) {
+        results.push_back(gradient);
+      }
+      return results;
+    };
+    test::check_float32(
+        inputs, [&](const test::Tensors& from) { return run(from, relative_attention); },
+        [&](const test::Tensors& from) { return run(from, attention_of_operations); });
+  }
 }
 
 TEST_CASE("relative_attention: a window may come in parts, of streams that overlap") {
@@ -291,20 +298,21 @@ TEST_CASE("relative_attention: a window may come in parts, of streams that overl
 
 TEST_CASE("relative_attention: results do not depend on the number of threads") {
   at::manual_seed(4);
-  const Shape shape{21, 4, 8, 2, 8};
-  const AttentionInput input = random_input(shape, Kind::kMasked);
-  const at::Tensor factors = at::randn_like(input.queries);
-  const int threads = at::get_num_threads();
-  at::set_num_threads(1);
-  const at::Tensor expected = relative_attention(input);
-  const auto expected_gradients = gradients(input, expected, factors);
-  at::set_num_threads(3);
-  const at::Tensor found = relative_attention(input);
-  const auto found_gradients = gradients(input, found, factors);
-  at::set_num_threads(threads);
-  CHECK(at::equal(found, expected));
-  for (std::size_t i = 0; i < expected_gradients.size(); ++i) {
-    CHECK(at::equal(found_gradients[i], expected_gradients[i]));
+  for (const Shape& shape : {Shape{21, 4, 8, 2, 8}, kLongShapes[2]}) {
+    const AttentionInput input = random_input(shape, Kind::kMasked);
+    const at::Tensor factors = at::randn_like(input.queries);
+    const int threads = at::get_num_threads();
+    at::set_num_threads(1);
+    const at::Tensor expected = relative_attention(input);
+    const auto expected_gradients = gradients(input, expected, factors);
+    at::set_num_threads(3);
+    const at::Tensor found = relative_attention(input);
+    const auto found_gradients = gradients(input, found, factors);
+    at::set_num_threads(threads);
+    CHECK(at::equal(found, expected));
+    for (std::size_t i = 0; i < expected_gradients.size(); ++i) {
+      CHECK(at::equal(found_gradients[i], expected_gradients[i]));
+    }
   }
 }
 

@@ -1,0 +1,188 @@
+// Computes the scores of a tile of attention, and draws dropout's mask for it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention_problem.h"
+
+namespace ql::kernels::attention {
+
+// Computes the scores of one problem (AttentionProblem) after the other, for the forward pass and
+// again for the backward pass. The letters u, v, r and s are explained in kernels/attention.h. With
+// c = 1 / sqrt(d_head), and query i at the window index m + i,
+//
+//   score_ij = c (q_i + u) . k_j + c (q_i + v) . r_(m+i-j) + s_(m+i-j)
+//
+// The scale c is applied to the queries, because a query usually has fewer elements than a row of
+// scores. The second term comes from a matrix product of the queries with the position table, whose
+// results are by distance. One row of the tile later, a key's distance is larger by one, so the
+// product's rows are added to the tile along its diagonals. The softmax adds the scores s, which
+// are packed as one row by distance that all queries share.
+template <typename Real>
+class TileScores {
+ public:
+  // `position_columns` is the position table of every head, packed by columns. If `probabilities`
+  // are given (AttentionResult), no scores are computed.
+  TileScores(const View<Real>& view, const PositionPanels<Real>& position_columns,
+             Scratch<Real>& scratch, const Real* probabilities, machine::VectorVersion version)
+      : view_(view),
+        position_columns_(position_columns),
+        probabilities_(probabilities),
+        version_(version),
+        stride_(scratch.tile_stride),
+        key_columns_(scratch.take(scratch.columns)),
+        content_(scratch.take(scratch.rows)),
+        position_(scratch.take(scratch.rows)),
+        tile_(scratch.take(scratch.tile, kTileMargin)) {
+    if (!view.drops) return;
+    // draw_kept() draws a row of the mask for the keys of a tile, or of at most two. The softmax
+    // reads complete panels.
+    const std::int64_t keys = std::min(view.window, 2 * view.tile_keys());
+    kept_.resize(static_cast<std::size_t>((view.tile_queries() + 1) * keys + kPanel<Real>));
+    line_.resize(static_cast<std::size_t>(view.window));
+  }
+
+  void start(const AttentionProblem<Real>& problem) {
+    key_rows_.clear();
+    std::int64_t begin = 0, key = problem.first_key;
+    const std::int64_t end = problem.first_key + problem.keys * problem.step;
+    for (const Part<Real>& part : view_.parts) {
+      const Real* states = part.data + problem.stream * part.stride + problem.head * view_.width;
+      for (; key < std::min(end, begin + part.length); key += problem.step) {
+        key_rows_.push_back(states + (key - begin) * 2 * view_.row());
+      }
+      begin += part.length;
+    }
+    query_rows_.clear();
+    for (std::int64_t query = 0; query < problem.queries; ++query) {
+      query_rows_.push_back(view_.queries + problem.query_at(query));
+    }
+    if (probabilities_ != nullptr) return;
+    const Packing<Real> keys{key_rows_.data(), problem.keys, view_.width, key_columns_};
+    pack_columns_in(version_, &keys);
+  }
+
+  // Prepares `count` queries, beginning with query `begin`, for their tiles.
+  void start_block(const AttentionProblem<Real>& problem, std::int64_t begin, std::int64_t count) {
+    if (probabilities_ != nullptr) return;
+    const Real* const* queries = query_rows_.data() + begin;
+    scale_rows_in(version_, queries, bias_of(view_.content_bias, problem), view_.scale, count,
+                  view_.width, content_);
+    if (view_.positions == nullptr) return;
+    scale_rows_in(version_, queries, bias_of(view_.position_bias, problem), view_.scale, count,
+                  view_.width, position_);
+  }
+
+  // Returns the scores of the tile, with the mask of its probabilities.
+  TileRows<Real> compute(const AttentionProblem<Real>& problem, const Tile& tile) {
+    TileRows<Real> rows;
+    rows.rows = tile.queries;
+    rows.seen = problem.seen(tile);
+    rows.stride = stride_;
+    rows.scores = tile_;
+    rows.first = tile.first;
+    rows.last = tile.last;
+    rows.factor = view_.kept_factor;
+    if (view_.drops) draw_kept(problem, tile, rows);
+    if (probabilities_ != nullptr) {
+      rows.probability_stride = padded<Real>(view_.most_keys);
+      // The cast is safe: the gradient pass only reads the probabilities.
+      rows.probabilities = const_cast<Real*>(probabilities_) +
+                           problem.result_at(tile.query) * rows.probability_stride + tile.key;
+      return rows;
+    }
+    SmallProduct<Real> product{tile.queries, tile.keys, view_.width};
+    product.a = content_;
+    product.a_row = view_.width;
+    product.b = columns_of(key_columns_, tile);
+    product.c = tile_;
+    product.c_row = stride_;
+    product.padded = true;
+    product.column_band = rows.seen;
+    multiply_in(version_, &product);
+    rows.shift = problem.shift(tile);
+    if (view_.positions != nullptr) {
+      product.columns = problem.distances;
+      product.a = position_;
+      product.b = Panels<Real>::packed(position_columns_.of(problem.head), view_.width);
+      product.c = tile_ - rows.shift;
+      product.c_row = stride_ + 1;
+      product.add = true;
+      product.column_band = problem.positions_seen(tile);
+      multiply_in(version_, &product);
+    } else if (view_.distance_scores != nullptr) {
+      rows.distances = position_columns_.of(problem.head);
+    }
+    return rows;
+  }
+
+  // Returns the packed columns of the tile's keys; `columns` are those of all keys.
+  Panels<Real> columns_of(const Real* columns, const Tile& tile) const {
+    return Panels<Real>::packed(columns + tile.key * view_.width, view_.width);
+  }
+  // Returns the panels of the problem's keys (`offset` 0) or values (`offset` row()), which are
+  // read in place or are packed at `to`.
+  Panels<Real> pack_all(const AttentionProblem<Real>& problem, std::int64_t offset,
+                        Real* to) const {
+    if (problem.has_rows_in_place(problem.queries)) {
+      return Panels<Real>::in_place(key_rows_.front() + offset, problem.step * 2 * view_.row());
+    }
+    const Packing<Real> packing{key_rows_.data(), problem.keys, view_.width, to, offset};
+    pack_rows_in(version_, &packing);
+    return Panels<Real>::packed(to, problem.keys);
+  }
+  const Real* const* key_rows() const { return key_rows_.data(); }
+  const Real* const* query_rows() const { return query_rows_.data(); }
+
+ private:
+  // Draws the mask's rows of the tile, and points `rows` to them.
+  void draw_kept(const AttentionProblem<Real>& problem, const Tile& tile, TileRows<Real>& rows) {
+    const std::int64_t shared = view_.input.queries_per_mask, step = problem.step;
+    const std::int64_t masks = view_.segment / shared;
+    const std::int64_t head = problem.stream * view_.heads + problem.head;
+    // Returns the mask's element for a query of the segment and the tile's first key.
+    const auto element = [&](std::int64_t query) {
+      return (head * masks + query / shared) * view_.window + problem.first_key + tile.key * step;
+    };
+    rows.kept = kept_.data();
+    rows.kept_stride = tile.keys;
+    if (step > 1) {
+      for (std::int64_t r = 0; r < tile.queries; ++r) {
+        std::uint8_t* kept = kept_.data() + r * tile.keys;
+        draw(element(problem.first + (tile.query + r) * step), (tile.keys - 1) * step + 1,
+             line_.data());
+        for (std::int64_t n = 0; n < tile.keys; ++n) kept[n] = line_[n * step];
+      }
+      return;
+    }
+    rows.rows_per_kept = shared;
+    rows.first_kept = tile.query % shared;
+    const std::int64_t count = (rows.first_kept + tile.queries - 1) / shared + 1;
+    if (2 * tile.keys >= view_.window) {
+      // The rows follow one another in the mask, so no value of the generator is drawn in vain.
+      rows.kept_stride = view_.window;
+      draw(element(tile.query), (count - 1) * view_.window + tile.keys, kept_.data());
+      return;
+    }
+    for (std::int64_t row = 0; row < count; ++row) {
+      draw(element(tile.query + row * shared), tile.keys, kept_.data() + row * tile.keys);
+    }
+  }
+
+  void draw(std::int64_t first, std::int64_t count, std::uint8_t* kept) {
+    const DropoutDraw& draw = view_.input.dropout;
+    fill_kept(kept, draw.first + first, count, draw.stream, draw.dropped, version_);
+  }
+
+  const View<Real>& view_;
+  const PositionPanels<Real>& position_columns_;
+  const Real* probabilities_;
+  machine::VectorVersion version_;
+  std::int64_t stride_;
+  Real *key_columns_, *content_, *position_, *tile_;
+  std::vector<const Real*> key_rows_, query_rows_;
+  std::vector<std::uint8_t> kept_, line_;
+};
+
+}  // namespace ql::kernels::attention
