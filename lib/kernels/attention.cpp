@@ -7,6 +7,7 @@
 
 #include "kernels/attention_problem.h"
 #include "kernels/autograd.h"
+#include "kernels/product.h"
 #include "machine/device.h"
 
 namespace ql::kernels {
@@ -33,6 +34,7 @@ struct FusedAttention : torch::autograd::Function<FusedAttention> {
     settings->input.dropout = input.dropout;
     settings->input.queries_per_mask = input.queries_per_mask;
     settings->input.reach = input.reach;
+    settings->input.rounds = input.rounds;
     settings->input.sees_all = input.sees_all;
     context->saved_data["settings"] = at::IValue::make_capsule(std::move(settings));
     return result.sums;
@@ -107,6 +109,13 @@ bool has_plain_streams(const at::Tensor& part) {
   return part.size(0) == 0 || part.select(0, 0).is_contiguous();
 }
 
+// Returns true if rounding saves time: few queries or keys are multiplied before they are packed.
+// Batch-invariant products are those of generation, which packs all keys for one query.
+bool pays_to_round(const AttentionInput& input) {
+  return input.window() > attention::kShortWindow && input.queries.size(1) >= kMostTileRows &&
+         !BatchInvariant::live();
+}
+
 }  // namespace
 
 std::int64_t AttentionInput::window() const {
@@ -148,6 +157,7 @@ at::Tensor relative_attention(const AttentionInput& input) {
   }
   if (!machine::uses_kernels(input.queries)) return attention_of_operations(input);
   AttentionInput plain = input;
+  plain.rounds = input.rounds && pays_to_round(input);
   plain.queries = input.queries.contiguous();
   plain.positions = contiguous(input.positions);
   plain.content_bias = contiguous(input.content_bias);

@@ -35,6 +35,9 @@ struct AttentionInput {
   // May hold the mask that attention_mask() returns for this input, to save computing it again. The
   // CPU's fused kernel does not read this field.
   at::Tensor hidden = {};
+  // If true, the CPU's fused kernel rounds the operands of its products of float32 to bfloat16
+  // where this saves time. Scores, softmax and sums stay as they are.
+  bool rounds = false;
   // If true, every query sees every key, and the keys need not be those of the queries' own window.
   // Then `positions` must be undefined, and `reach` must have no span and no dilations.
   bool sees_all = false;

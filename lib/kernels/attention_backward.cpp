@@ -42,14 +42,14 @@ struct GradientView {
 // The first block of queries of a part (View::query_parts()) sets the gradients of keys and values;
 // later blocks add to these gradients. The gradients of r, u and v are sums over the streams of a
 // group (kGroup), so every call of run() adds to them.
-template <typename Real>
+template <typename Real, typename Number>
 class Backward {
  public:
-  Backward(const View<Real>& view, const PositionPanels<Real>& position_columns,
-           const PositionPanels<Real>& position_rows, const ResultView<Real>& result,
+  Backward(const View<Real>& view, const PositionColumns<Real, Number>& position_columns,
+           const PositionPanels<Packed<Number>>& position_rows, const ResultView<Real>& result,
            const Real* sums_gradient, machine::VectorVersion version)
       : view_(view),
-        scores_(view, position_columns, scratch_, result.probabilities, version),
+        scores_(view, position_columns, result.probabilities, version),
         position_rows_(position_rows),
         result_(result),
         sums_gradient_(sums_gradient),
@@ -57,10 +57,10 @@ class Backward {
 
   void run(std::int64_t stream, std::int64_t head, std::int64_t part,
            const GradientView<Real>& out) {
-    Real* keys_values =
+    Real* const window =
         out.keys_values + stream * view_.window * 2 * view_.row() + head * view_.width;
     if (view_.window <= kShortWindow) {
-      prefetch<true>(keys_values, 2 * view_.window, view_.row(), view_.width);
+      prefetch<true>(window, 2 * view_.window, view_.row(), view_.width);
     }
     // If the dilation exceeds the segment length, some keys are not seen by any query. This loop
     // sets the gradients of these keys, and of their values, to 0.
@@ -68,27 +68,26 @@ class Backward {
     // Residues from window - memory to dilation - memory have no key in the window.
     for (std::int64_t residue = std::max(view_.segment, dilation - memory); residue < dilation;
          ++residue) {
-      Real* const first = keys_values + (memory + residue) % dilation * 2 * view_.row();
-      clear({first, first + view_.row(), dilation * 2 * view_.row()}, 0,
-            (view_.window - 1 - (memory + residue) % dilation) / dilation + 1);
+      const std::int64_t first = (memory + residue) % dilation;
+      clear(rows_of(window, first, dilation), 0, (view_.window - 1 - first) / dilation + 1);
     }
-    for (std::int64_t first = 0; first < std::min(view_.segment, view_.dilation(head)); ++first) {
+    for (std::int64_t first = 0; first < std::min(view_.segment, dilation); ++first) {
       const AttentionProblem<Real> problem{view_, stream, head, first};
       scores_.start(problem);
       gradient_rows_.clear();
       for (std::int64_t query = 0; query < problem.queries; ++query) {
         gradient_rows_.push_back(sums_gradient_ + problem.query_at(query));
       }
-      const Panels<Real> keys = scores_.pack_all(problem, 0, keys_);
-      const Packing<Real> values{scores_.key_rows(), problem.keys, view_.width, value_columns_,
-                                 view_.row()};
-      pack_columns_in(version_, &values);
-      const std::int64_t row = problem.step * 2 * view_.row();
-      Real* const of_keys = keys_values + problem.first_key * 2 * view_.row();
-      KeyGradients target{of_keys, of_keys + view_.row(), row};
+      const Panels<Element> keys = scores_.pack_all(problem, 0, keys_.begin());
+      operands().pack_columns({scores_.key_rows(), problem.keys, view_.width, nullptr, view_.row()},
+                              value_columns_.begin());
+      const KeyGradients result = rows_of(window, problem.first_key, problem.step);
+      KeyGradients target = result;
       // Sums of several blocks are added up where the rows follow one another.
       const bool in_buffer = problem.blocks(part) > 1;
-      if (in_buffer) target = {of_keys_, of_values_, padded<Real>(view_.width)};
+      if (in_buffer) {
+        target = {of_keys_.begin(), of_values_.begin(), padded<Real>(view_.width)};
+      }
       problem.for_blocks(part, [&](std::int64_t begin, std::int64_t count) {
         if (!target.set) clear_unseen(problem, begin, count, target);
         run_block(problem, begin, count, keys, out, target);
@@ -97,49 +96,35 @@ class Backward {
       if (!target.set) clear(target, 0, problem.keys);
       if (!in_buffer) continue;
       for (std::int64_t key = 0; key < problem.keys; ++key) {
-        std::copy_n(target.keys + key * target.row, view_.width, of_keys + key * row);
+        std::copy_n(target.keys + key * target.row, view_.width, result.keys + key * result.row);
         std::copy_n(target.values + key * target.row, view_.width,
-                    of_keys + key * row + view_.row());
+                    result.values + key * result.row);
       }
     }
   }
 
  private:
-  // Points to the gradients of the problem's keys and values, which are added to if they are set.
+  using Element = Packed<Number>;
+
+  // Points to the gradients of keys and values, which are added to if they are set.
   struct KeyGradients {
     Real *keys, *values;
     std::int64_t row;
     bool set = false;
   };
 
-  void run_block(const AttentionProblem<Real>& problem, std::int64_t begin, std::int64_t count,
-                 const Panels<Real>& key_panels, const GradientView<Real>& out,
-                 const KeyGradients& of_keys) {
-    scores_.start_block(problem, begin, count);
-    const Real* const* queries = scores_.query_rows() + begin;
-    Panels<Real> sums = Panels<Real>::packed(sums_, count);
-    if (problem.has_rows_in_place(problem.keys)) {
-      sums = Panels<Real>::in_place(gradient_rows_[static_cast<std::size_t>(begin)],
-                                    problem.step * view_.row());
-    } else {
-      pack(gradient_rows_.data() + begin, count, nullptr, sums_);
-    }
-    pack(queries, count, bias_of(view_.content_bias, problem), content_);
-    if (view_.positions != nullptr) {
-      pack(queries, count, bias_of(view_.position_bias, problem), position_);
-    }
-    if (view_.window > kTileKeys) {
-      multiply_and_add_rows_in(version_, sums_gradient_ + problem.query_at(begin),
-                               static_cast<const Real*>(result_.sums) + problem.query_at(begin),
-                               problem.step * view_.row(), count, view_.width, means_);
-    }
-    problem.for_tiles(begin, count, [&](const Tile& tile) {
-      const TileRows<Real> rows = find_score_gradients(problem, tile);
-      add_key_gradients(problem, tile, rows, sums, of_keys);
-      if (view_.positions != nullptr) add_position_gradients(problem, tile, out.positions);
-      add_query_gradients(problem, tile, key_panels);
-    });
-    finish_query_gradients(problem, begin, count, out);
+  // Points to a tile as the first operand of products: its rows, its columns, and its diagonals,
+  // which are read as columns are.
+  struct TileOperand {
+    const Number *by_row = nullptr, *by_column = nullptr, *by_diagonal = nullptr;
+  };
+
+  Operands<Real, Number>& operands() { return scores_.operands(); }
+
+  // Returns the gradients of every step-th key of a window, beginning with `first`.
+  KeyGradients rows_of(Real* window, std::int64_t first, std::int64_t step) const {
+    Real* const keys = window + first * 2 * view_.row();
+    return {keys, keys + view_.row(), step * 2 * view_.row()};
   }
 
   // Clears the gradients of the keys, and of their values, that no query of the block sees.
@@ -158,41 +143,102 @@ class Backward {
     }
   }
 
-  void pack(const Real* const* rows, std::int64_t count, const Real* bias, Real* to) {
-    const Packing<Real> packing{rows, count, view_.width, to, 0, bias};
-    pack_rows_in(version_, &packing);
+  void run_block(const AttentionProblem<Real>& problem, std::int64_t begin, std::int64_t count,
+                 const Panels<Element>& keys, const GradientView<Real>& out,
+                 const KeyGradients& of_keys) {
+    scores_.start_block(problem, begin, count);
+    const Real* const* queries = scores_.query_rows() + begin;
+    const Real* const* gradients = gradient_rows_.data() + begin;
+    Panels<Element> sums = Panels<Element>::packed(sums_.begin(), operands().depth(count));
+    bool in_place = false;
+    if constexpr (kRounds) {
+      scale_rows_in(version_, gradients, static_cast<const Real*>(nullptr), Real(1), count,
+                    view_.width, scores_.operand_row(), rounded_sums_.begin());
+    } else {
+      in_place = problem.has_rows_in_place(problem.keys);
+      if (in_place) sums = Panels<Real>::in_place(*gradients, problem.step * view_.row());
+    }
+    const auto pack = [&](const Real* const* rows, const Real* bias, Element* to) {
+      operands().pack_rows({rows, count, view_.width, nullptr, 0, bias}, to);
+    };
+    if (!in_place) pack(gradients, nullptr, sums_.begin());
+    pack(queries, bias_of(view_.content_bias, problem), content_.begin());
+    if (view_.positions != nullptr) {
+      pack(queries, bias_of(view_.position_bias, problem), position_.begin());
+    }
+    if (view_.window > kTileKeys) {
+      multiply_and_add_rows_in(version_, *gradients,
+                               static_cast<const Real*>(result_.sums) + problem.query_at(begin),
+                               problem.step * view_.row(), count, view_.width, means_.begin());
+    }
+    problem.for_tiles(begin, count, [&](const Tile& tile) {
+      const TileRows<Real> rows = find_score_gradients(problem, tile);
+      add_key_gradients(problem, tile, rows, sums, of_keys);
+      if (view_.positions != nullptr) add_position_gradients(problem, tile, out.positions);
+      add_query_gradients(problem, tile, keys);
+    });
+    finish_query_gradients(problem, begin, count, out);
   }
 
   // Returns the tile's rows: the probabilities after dropout, and the gradients with respect to the
-  // scores before the scale is applied.
+  // scores before the scale is applied. Also sets the operands of the products with them.
   TileRows<Real> find_score_gradients(const AttentionProblem<Real>& problem, const Tile& tile) {
     TileRows<Real> rows = scores_.compute(problem, tile);
-    SmallProduct<Real> product{tile.queries, tile.keys, view_.width};
-    product.a = sums_gradient_ + problem.query_at(tile.query);
-    product.a_row = problem.step * view_.row();
-    product.b = scores_.columns_of(value_columns_, tile);
-    product.c = gradients_;
+    rows.gradients = gradients_.begin();
+    rows.maxima = result_.maxima + problem.result_at(tile.query);
+    rows.totals = result_.inverses + problem.result_at(tile.query);
+    if (view_.window > kTileKeys) rows.means = means_.begin();
+    rows.scale = view_.scale;
+    SmallProduct<Real, Number> product{tile.queries, tile.keys, view_.width};
+    if constexpr (kRounds) {
+      product.a = rounded_sums_.begin();
+      product.a_row = scores_.operand_row();
+    } else {
+      product.a = sums_gradient_ + problem.query_at(tile.query);
+      product.a_row = problem.step * view_.row();
+    }
+    product.b = scores_.columns_of(value_columns_.begin(), tile);
+    product.c = rows.gradients;
     product.c_row = rows.stride;
     product.padded = true;
     product.column_band = rows.seen;
-    multiply_in(version_, &product);
-    rows.gradients = gradients_;
-    rows.maxima = result_.maxima + problem.result_at(tile.query);
-    rows.totals = result_.inverses + problem.result_at(tile.query);
-    if (view_.window > kTileKeys) rows.means = means_;
-    rows.scale = view_.scale;
+    operands().multiply(product);
     softmax_tile_gradient_in(version_, &rows);
+    if constexpr (kRounds) {
+      round_tile(rows);
+    } else {
+      weights_.by_column = rows.scores;
+      score_gradients_ = {rows.gradients, rows.gradients, rows.gradients};
+    }
     return rows;
   }
 
+  // Sets the operands to the rounded tile.
+  void round_tile(const TileRows<float>& rows) {
+    const Range all = find_panels<float>(rows.seen, 0, rows.rows);
+    // Products along diagonals also read zeros before and after the columns.
+    constexpr std::int64_t kZeros = padded<float>(kMostTileRows);
+    const std::int64_t begin = all.begin - kZeros, end = all.end + kZeros;
+    const float *weights = rows.scores, *gradients = rows.gradients;
+    const auto round_pairs = [&](const float* from, std::int64_t skew, Bfloat16Pair* to) {
+      round_pairs_in(version_, from, rows.stride, rows.rows, begin, end, skew, to);
+      return reinterpret_cast<const Bfloat16Bits*>(to);
+    };
+    weights_.by_column = round_pairs(weights, 0, rounded_weights_.begin());
+    round_columns_in(version_, gradients, rows.stride, rows.rows, begin, end,
+                     rounded_rows_.begin());
+    score_gradients_ = {rounded_rows_.begin(), round_pairs(gradients, 0, rounded_columns_.begin()),
+                        round_pairs(gradients, 1, rounded_diagonals_.begin())};
+  }
+
   void add_key_gradients(const AttentionProblem<Real>& problem, const Tile& tile,
-                         const TileRows<Real>& rows, const Panels<Real>& sums,
+                         const TileRows<Real>& rows, const Panels<Element>& sums,
                          const KeyGradients& of_keys) {
     const Range keys = find_range(rows.seen, 0, tile.queries);
-    SmallProduct<Real> product{keys.end - keys.begin, view_.width, tile.queries};
-    product.a = rows.scores + keys.begin;
-    product.a_row = 1;
-    product.a_inner = rows.stride;
+    SmallProduct<Real, Number> product{keys.end - keys.begin, view_.width, tile.queries};
+    product.a = weights_.by_column + kNext * keys.begin;
+    product.a_row = kNext;
+    product.a_inner = kNext * rows.stride;
     product.b = sums;
     product.c_row = of_keys.row;
     product.c = of_keys.values + (tile.key + keys.begin) * of_keys.row;
@@ -200,100 +246,105 @@ class Backward {
     // The queries from j - memory to j - memory + farthest see key j.
     const std::int64_t nearest = tile.key + keys.begin - problem.memory - tile.query;
     product.inner_band = {nearest, nearest + problem.farthest + 1, 1, 0, tile.queries};
-    multiply_in(version_, &product);
-    product.a = rows.gradients + keys.begin;
-    product.b = Panels<Real>::packed(content_, tile.queries);
+    operands().multiply(product);
+    product.a = score_gradients_.by_column + kNext * keys.begin;
+    product.b = Panels<Element>::packed(content_.begin(), operands().depth(tile.queries));
     product.c = of_keys.keys + (tile.key + keys.begin) * of_keys.row;
-    multiply_in(version_, &product);
+    operands().multiply(product);
   }
 
   // Row r of the tile reads row t of the position table for column t - shift + r, and the next row
-  // reads it for the next column. So the gradient of row t is a sum along a diagonal of gradients_.
+  // reads it for the next column. So the gradient of row t is a sum along a diagonal of the tile.
   void add_position_gradients(const AttentionProblem<Real>& problem, const Tile& tile,
                               Real* positions) {
     const std::int64_t shift = problem.shift(tile);
     const Range table = find_range(problem.positions_seen(tile), 0, tile.queries);
-    SmallProduct<Real> product{table.end - table.begin, view_.width, tile.queries};
-    product.a = gradients_ + (table.begin - shift);
-    product.a_row = 1;
-    product.a_inner = scratch_.tile_stride + 1;
-    product.b = Panels<Real>::packed(position_, tile.queries);
+    SmallProduct<Real, Number> product{table.end - table.begin, view_.width, tile.queries};
+    product.a = score_gradients_.by_diagonal + kNext * (table.begin - shift);
+    product.a_row = kNext;
+    product.a_inner = kNext * (sizes_.tile_stride + kNext);
+    product.b = Panels<Element>::packed(position_.begin(), operands().depth(tile.queries));
     product.c_row = problem.step * view_.width;
     product.c = positions + (view_.window - 1) * view_.width -
                 (problem.distances - 1 - table.begin) * product.c_row;
     product.add = true;
     product.inner_band = {shift - table.begin, shift - table.begin + tile.keys, -1, 0,
                           tile.queries};
-    multiply_in(version_, &product);
+    operands().multiply(product);
   }
 
   void add_query_gradients(const AttentionProblem<Real>& problem, const Tile& tile,
-                           const Panels<Real>& keys) {
-    SmallProduct<Real> product{tile.queries, view_.width, tile.keys};
-    product.a = gradients_;
-    product.a_row = scratch_.tile_stride;
+                           const Panels<Element>& keys) {
+    SmallProduct<Real, Number> product{tile.queries, view_.width, tile.keys};
+    product.a = score_gradients_.by_row;
+    product.a_row = sizes_.tile_stride;
     product.b = keys;
-    product.b.data += tile.key * keys.row;
-    product.c = content_gradient_;
+    product.b.data += tile.key / kNext * keys.row;
+    product.c = content_gradient_.begin();
     product.c_row = padded<Real>(view_.width);
     product.padded = true;
     product.add = !tile.first;
     product.inner_band = problem.seen(tile);
-    multiply_in(version_, &product);
+    operands().multiply(product);
     if (view_.positions == nullptr) return;
     const std::int64_t shift = problem.shift(tile);
-    const Range table = find_range(problem.positions_seen(tile), 0, tile.queries);
+    Range table = find_range(problem.positions_seen(tile), 0, tile.queries);
+    table.begin -= table.begin % kNext;  // where a row of the packed table begins
     product.inner = table.end - table.begin;
-    product.a = gradients_ + (table.begin - shift);
-    product.a_row = scratch_.tile_stride + 1;
-    product.b = Panels<Real>::packed(position_rows_.of(problem.head), problem.distances);
-    product.b.data += table.begin * kPanel<Real>;
-    product.c = position_gradient_;
+    product.a += table.begin - shift;
+    product.a_row = sizes_.tile_stride + 1;
+    product.b = Panels<Element>::packed(position_rows_.of(problem.head),
+                                        operands().depth(problem.distances));
+    product.b.data += table.begin / kNext * kPanel<Real>;
+    product.c = position_gradient_.begin();
     product.inner_band = {shift - table.begin, shift - table.begin + tile.keys, -1, 0,
                           product.inner};
-    multiply_in(version_, &product);
+    operands().multiply(product);
   }
 
   void finish_query_gradients(const AttentionProblem<Real>& problem, std::int64_t begin,
                               std::int64_t count, const GradientView<Real>& out) {
     const std::int64_t width = view_.width, stride = padded<Real>(width);
-    const bool by_position = view_.positions != nullptr;
-    add_to_sums_in(version_, static_cast<const Real*>(content_gradient_), stride, count, width,
-                   out.content_bias);
-    if (by_position) {
-      add_to_sums_in(version_, static_cast<const Real*>(position_gradient_), stride, count, width,
-                     out.position_bias);
+    const Real* content = content_gradient_.begin();
+    const Real* position = view_.positions == nullptr ? nullptr : position_gradient_.begin();
+    add_to_sums_in(version_, content, stride, count, width, out.content_bias);
+    if (position != nullptr) {
+      add_to_sums_in(version_, position, stride, count, width, out.position_bias);
     }
     for (std::int64_t r = 0; r < count; ++r) {
-      join_rows_in(
-          version_, static_cast<const Real*>(content_gradient_) + r * stride,
-          by_position ? position_gradient_ + r * stride : static_cast<const Real*>(nullptr), width,
-          out.queries + problem.query_at(begin + r));
+      join_rows_in(version_, content + r * stride,
+                   position == nullptr ? position : position + r * stride, width,
+                   out.queries + problem.query_at(begin + r));
     }
   }
 
+  static constexpr std::int64_t kNext = kDepth<Number>;
+  static constexpr bool kRounds = kNext == 2;
+
   const View<Real>& view_;
-  Scratch<Real> scratch_{view_};
-  TileScores<Real> scores_;
-  const PositionPanels<Real>& position_rows_;
+  TileScores<Real, Number> scores_;
+  const PositionPanels<Element>& position_rows_;
   const ResultView<Real>& result_;
   const Real* sums_gradient_;
   machine::VectorVersion version_;
   std::vector<const Real*> gradient_rows_;
-  Real* value_columns_ = scratch_.take(scratch_.columns);
-  Real* keys_ = scratch_.take(scratch_.keys);
-  Real* of_keys_ = scratch_.take(scratch_.keys);
-  Real* of_values_ = scratch_.take(scratch_.keys);
-  Real* sums_ = scratch_.take(scratch_.rows);
-  Real* content_ = scratch_.take(scratch_.rows);
-  Real* position_ = scratch_.take(scratch_.rows);
-  Real* content_gradient_ = scratch_.take(scratch_.rows);
-  Real* position_gradient_ = scratch_.take(scratch_.rows);
-  Real* means_ = scratch_.take(view_.tile_queries());
-  Real* gradients_ = scratch_.take(scratch_.tile, kTileMargin);
+  BufferSizes<Real> sizes_{view_};
+  Buffer<Element> value_columns_{sizes_.columns}, keys_{sizes_.keys};
+  Buffer<Element> sums_{sizes_.rows}, content_{sizes_.rows}, position_{sizes_.rows};
+  Buffer<Real> of_keys_{sizes_.keys}, of_values_{sizes_.keys};
+  Buffer<Real> content_gradient_{sizes_.rows}, position_gradient_{sizes_.rows};
+  Buffer<Real> means_{view_.tile_queries()}, gradients_{sizes_.tile, kTileMargin};
+  // These are for products of bfloat16.
+  std::int64_t rounded_tile_ = kRounds ? sizes_.tile : 0;
+  Buffer<Number> rounded_sums_{kRounds ? sizes_.rows : 0};
+  Buffer<Number> rounded_rows_{rounded_tile_, kTileMargin};
+  Buffer<Element> rounded_weights_{rounded_tile_, kTileMargin};
+  Buffer<Element> rounded_columns_{rounded_tile_, kTileMargin};
+  Buffer<Element> rounded_diagonals_{rounded_tile_, kTileMargin};
+  TileOperand weights_, score_gradients_;
 };
 
-template <typename Real>
+template <typename Real, typename Number = Real>
 AttentionGradients backward(const AttentionInput& input, const AttentionResult& result,
                             const at::Tensor& sums_gradient, machine::VectorVersion version) {
   const View<Real> view(input);
@@ -308,18 +359,18 @@ AttentionGradients backward(const AttentionInput& input, const AttentionResult& 
   // position bias.
   const std::int64_t rows = view.window + 2;
   const at::Tensor partial = at::zeros({groups * parts, view.heads, rows, view.width}, options);
-  const PositionPanels<Real> columns =
-      view.keeps_probabilities ? PositionPanels<Real>() : pack_position_columns(view, version);
-  const PositionPanels<Real> table =
-      pack_positions(view, padded<Real>(view.width) * view.most_keys,
-                     [&](const Packing<Real>* packing) { pack_rows_in(version, packing); });
+  const PositionColumns<Real, Number> columns(view, version);
+  const Operands<Real, Number> operands(version);
+  const auto table = pack_positions<Packed<Number>>(
+      view, view.positions, view.width, padded<Real>(view.width) * view.most_keys,
+      [&](const Packing<Real>& packing, Packed<Number>* to) { operands.pack_rows(packing, to); });
   const ResultView<Real> found(result);
   const Real* gradient = sums_gradient.data_ptr<Real>();
   Real* query_gradients = gradients.queries.data_ptr<Real>();
   Real* key_gradients = keys_values.data_ptr<Real>();
   Real* partials = partial.data_ptr<Real>();
   const auto go_back = [&](std::int64_t begin, std::int64_t end) {
-    Backward<Real> heads(view, columns, table, found, gradient, version);
+    Backward<Real, Number> heads(view, columns, table, found, gradient, version);
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t part = task / view.heads % parts, head = task % view.heads;
       const std::int64_t group = task / view.heads / parts;
@@ -353,8 +404,11 @@ AttentionGradients backward(const AttentionInput& input, const AttentionResult& 
 AttentionGradients attention_backward(const AttentionInput& input, const AttentionResult& result,
                                       const at::Tensor& sums_gradient,
                                       machine::VectorVersion version) {
-  return input.queries.scalar_type() == at::kDouble
-             ? attention::backward<double>(input, result, sums_gradient, version)
+  if (input.queries.scalar_type() == at::kDouble) {
+    return attention::backward<double>(input, result, sums_gradient, version);
+  }
+  return input.rounds
+             ? attention::backward<float, Bfloat16Bits>(input, result, sums_gradient, version)
              : attention::backward<float>(input, result, sums_gradient, version);
 }
 

@@ -14,13 +14,13 @@ namespace {
 //
 //   p_ij  = e^(score_ij) / sum_n e^(score_in)
 //   sum_i = sum_j f_ij p_ij value_j
-template <typename Real>
+template <typename Real, typename Number>
 class Forward {
  public:
-  Forward(const View<Real>& view, const PositionPanels<Real>& positions,
+  Forward(const View<Real>& view, const PositionColumns<Real, Number>& positions,
           const ResultView<Real>& result, machine::VectorVersion version)
       : view_(view),
-        scores_(view, positions, scratch_, nullptr, version),
+        scores_(view, positions, nullptr, version),
         result_(result),
         version_(version) {}
 
@@ -28,7 +28,7 @@ class Forward {
     for (std::int64_t first = 0; first < std::min(view_.segment, view_.dilation(head)); ++first) {
       const AttentionProblem<Real> problem{view_, stream, head, first};
       scores_.start(problem);
-      const Panels<Real> values = scores_.pack_all(problem, view_.row(), values_);
+      const auto values = scores_.pack_all(problem, view_.row(), values_.begin());
       problem.for_blocks(part, [&](std::int64_t begin, std::int64_t count) {
         run_block(problem, begin, count, values);
       });
@@ -36,20 +36,22 @@ class Forward {
   }
 
  private:
+  using Element = Packed<Number>;
+
   void run_block(const AttentionProblem<Real>& problem, std::int64_t begin, std::int64_t count,
-                 const Panels<Real>& values) {
+                 const Panels<Element>& values) {
     const std::int64_t width = view_.width, stride = padded<Real>(width);
     const std::int64_t at = problem.result_at(begin);
     Real* const sums = result_.sums + problem.query_at(begin);
-    Real* const totals = result_.maxima == nullptr ? totals_ : result_.inverses + at;
+    Real* const totals = result_.maxima == nullptr ? totals_.begin() : result_.inverses + at;
     bool whole = true;
     scores_.start_block(problem, begin, count);
     problem.for_tiles(begin, count, [&](const Tile& tile) {
       whole = tile.first && tile.last;
       TileRows<Real> rows = scores_.compute(problem, tile);
-      rows.maxima = result_.maxima == nullptr ? maxima_ : result_.maxima + at;
+      rows.maxima = result_.maxima == nullptr ? maxima_.begin() : result_.maxima + at;
       rows.totals = totals;
-      rows.sums = block_sums_;
+      rows.sums = block_sums_.begin();
       rows.width = stride;
       if (result_.probabilities != nullptr) {
         rows.probability_stride = padded<Real>(view_.most_keys);
@@ -57,37 +59,48 @@ class Forward {
       }
       softmax_tile_in(version_, &rows);
 
-      SmallProduct<Real> product{count, width, tile.keys};
-      product.a = rows.scores;
+      SmallProduct<Real, Number> product{count, width, tile.keys};
+      product.a = weights_of(rows);
       product.a_row = rows.stride;
       product.b = values;
-      product.b.data += tile.key * values.row;
-      product.c = whole ? sums : block_sums_;
+      product.b.data += tile.key / kDepth<Number> * values.row;
+      product.c = whole ? sums : block_sums_.begin();
       product.c_row = whole ? problem.step * view_.row() : stride;
       product.padded = !whole;
       product.add = !tile.first;
       product.inner_band = rows.seen;
-      multiply_in(version_, &product);
+      scores_.operands().multiply(product);
     });
     if (whole) return;
     for (std::int64_t r = 0; r < count; ++r) {
-      scale_row_in(version_, static_cast<const Real*>(block_sums_) + r * stride, width, totals[r],
-                   sums + r * problem.step * view_.row());
+      scale_row_in(version_, static_cast<const Real*>(block_sums_.begin()) + r * stride, width,
+                   totals[r], sums + r * problem.step * view_.row());
+    }
+  }
+
+  const Number* weights_of(const TileRows<Real>& rows) const {
+    if constexpr (kDepth<Number> == 1) {
+      return rows.scores;
+    } else {
+      const Range all = find_panels<Real>(rows.seen, 0, rows.rows);
+      round_columns_in(version_, static_cast<const Real*>(rows.scores), rows.stride, rows.rows,
+                       all.begin, all.end, weights_.begin());
+      return weights_.begin();
     }
   }
 
   const View<Real>& view_;
-  Scratch<Real> scratch_{view_};
-  TileScores<Real> scores_;
+  TileScores<Real, Number> scores_;
   const ResultView<Real>& result_;
   machine::VectorVersion version_;
-  Real* values_ = scratch_.take(scratch_.keys);
-  Real* block_sums_ = scratch_.take(scratch_.rows);
-  Real* maxima_ = scratch_.take(view_.tile_queries());
-  Real* totals_ = scratch_.take(view_.tile_queries());
+  BufferSizes<Real> sizes_{view_};
+  Buffer<Element> values_{sizes_.keys};
+  Buffer<Real> block_sums_{sizes_.rows}, maxima_{view_.tile_queries()},
+      totals_{view_.tile_queries()};
+  Buffer<Number> weights_{kDepth<Number> == 1 ? 0 : sizes_.tile};
 };
 
-template <typename Real>
+template <typename Real, typename Number = Real>
 AttentionResult forward(const AttentionInput& input, bool keep, machine::VectorVersion version) {
   const View<Real> view(input);
   const auto options = input.queries.options();
@@ -100,11 +113,11 @@ AttentionResult forward(const AttentionInput& input, bool keep, machine::VectorV
           at::empty({view.batch, view.heads, view.segment, padded<Real>(view.most_keys)}, options);
     }
   }
-  const PositionPanels<Real> positions = pack_position_columns(view, version);
+  const PositionColumns<Real, Number> positions(view, version);
   const ResultView<Real> pointers(result);
   const std::int64_t parts = view.query_parts();
   const auto attend = [&](std::int64_t begin, std::int64_t end) {
-    Forward<Real> heads(view, positions, pointers, version);
+    Forward<Real, Number> heads(view, positions, pointers, version);
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t head = task / parts, next = (task + 1) / parts;
       if (task + 1 < end) prefetch_inputs(view, next / view.heads, next % view.heads);
@@ -122,9 +135,11 @@ AttentionResult forward(const AttentionInput& input, bool keep, machine::VectorV
 
 AttentionResult attention_forward(const AttentionInput& input, bool keep,
                                   machine::VectorVersion version) {
-  return input.queries.scalar_type() == at::kDouble
-             ? attention::forward<double>(input, keep, version)
-             : attention::forward<float>(input, keep, version);
+  if (input.queries.scalar_type() == at::kDouble) {
+    return attention::forward<double>(input, keep, version);
+  }
+  return input.rounds ? attention::forward<float, Bfloat16Bits>(input, keep, version)
+                      : attention::forward<float>(input, keep, version);
 }
 
 }  // namespace ql::kernels

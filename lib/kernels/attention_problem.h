@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -44,6 +45,8 @@ struct AttentionGradients {
   at::Tensor queries, keys_values, positions, content_bias, position_bias;
 };
 
+// With `input.rounds`, the operands of products of float32 are rounded to bfloat16.
+//
 // All tensors must be on the CPU and contiguous, with one exception: the tensors of `keys_values`
 // may have any stride in the batch dimension, so that elements of the batch may even overlap. All
 // tensors must be float32, or all must be float64. `normalizers` and `probabilities` of the result
@@ -82,6 +85,25 @@ inline constexpr std::int64_t kShortWindow = 64;
 
 // Stands for an unbounded end of a Band.
 inline constexpr std::int64_t kFar = std::int64_t{1} << 40;
+
+// Holds zeros that begin at a multiple of 64 bytes, as a row of a panel should, so that a vector is
+// in one line of the cache. `front` elements are before the beginning.
+template <typename Element>
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(std::int64_t size, std::int64_t front = 0)
+      : elements_(std::make_unique<Element[]>(static_cast<std::size_t>(size + front) + kLine)) {
+    const auto address = reinterpret_cast<std::uintptr_t>(elements_.get() + front);
+    begin_ = elements_.get() + front + (64 - address % 64) % 64 / sizeof(Element);
+  }
+  Element* begin() const { return begin_; }
+
+ private:
+  static constexpr std::size_t kLine = 64 / sizeof(Element);
+  std::unique_ptr<Element[]> elements_;
+  Element* begin_ = nullptr;
+};
 
 // Points to the keys and values of `length` states of the window; streams are `stride` elements
 // apart.
@@ -168,27 +190,24 @@ struct ResultView {
   Real *sums = nullptr, *maxima = nullptr, *inverses = nullptr, *probabilities = nullptr;
 };
 
-// Holds the position table of every head, packed by pack_positions(). Row t of a head's table is
-// for the distance (distances(head) - 1 - t) * dilation(head).
-template <typename Real>
+// Holds an element for each head and distance, or a vector, packed by pack_positions(). Row t of a
+// head's table is for the distance (distances(head) - 1 - t) * dilation(head).
+template <typename Element>
 struct PositionPanels {
   std::int64_t size = 0;  // elements per head
-  std::vector<Real> data;
-  const Real* of(std::int64_t head) const { return data.data() + head * size; }
+  Buffer<Element> data;
+  const Element* of(std::int64_t head) const { return data.begin() + head * size; }
 };
 
-// Packs the position table of every head. `kernel` calls pack_rows_in() or pack_columns_in(). A
-// table that has a score instead of a vector for each distance is packed as vectors of one element.
-// `size` is the number of elements per head.
-template <typename Real, typename Kernel>
-PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
-                                    const Kernel& kernel) {
-  PositionPanels<Real> panels;
-  const Real* table = view.positions != nullptr ? view.positions : view.distance_scores;
-  const std::int64_t width = view.positions != nullptr ? view.width : 1;
+// Packs a table [window, H, width] of every head into `size` elements per head. `pack` calls a
+// function that packs `packing`, except for its `to`, at the address that it gets.
+template <typename Element, typename Real, typename Pack>
+PositionPanels<Element> pack_positions(const View<Real>& view, const Real* table,
+                                       std::int64_t width, std::int64_t size, const Pack& pack) {
+  PositionPanels<Element> panels;
   if (table == nullptr) return panels;
   panels.size = size;
-  panels.data.resize(static_cast<std::size_t>(view.heads * size));
+  panels.data = Buffer<Element>(view.heads * size);
   std::vector<const Real*> rows;
   for (std::int64_t head = 0; head < view.heads; ++head) {
     rows.clear();
@@ -196,18 +215,10 @@ PositionPanels<Real> pack_positions(const View<Real>& view, std::int64_t size,
          distance -= view.dilation(head)) {
       rows.push_back(table + ((view.window - 1 - distance) * view.heads + head) * width);
     }
-    const Packing<Real> packing{rows.data(), view.distances(head), width,
-                                panels.data.data() + head * size};
-    kernel(&packing);
+    pack(Packing<Real>{rows.data(), view.distances(head), width},
+         panels.data.begin() + head * size);
   }
   return panels;
-}
-
-template <typename Real>
-PositionPanels<Real> pack_position_columns(const View<Real>& view, machine::VectorVersion version) {
-  // softmax_tile() may read up to kPanel elements after the scores of a head.
-  return pack_positions(view, (view.width + 1) * padded<Real>(view.most_keys),
-                        [&](const Packing<Real>* packing) { pack_columns_in(version, packing); });
 }
 
 // Describes a block of queries by a block of keys of a problem.
@@ -307,33 +318,22 @@ struct AttentionProblem {
   std::int64_t farthest = view.input.reach.span > 0 ? view.input.reach.span - 1 : kFar;
 };
 
-// Holds the buffers of one thread for its problems. take() puts `front` zeros before the buffer.
+// Has the sizes of the buffers of one thread, in elements:
+//
+//   tile_stride  the distance between rows of a tile
+//   tile         a tile; the margin of its first row is in front of the buffer
+//   rows         one row [d_head] for each query of a tile
+//   keys         all keys, or all values, of a problem, packed by rows
+//   columns      all keys, or all values, of a problem, packed by columns
 template <typename Real>
-class Scratch {
- public:
-  explicit Scratch(const View<Real>& view)
+struct BufferSizes {
+  explicit BufferSizes(const View<Real>& view)
       : tile_stride(view.tile_keys() + kTileMargin),
-        keys(padded<Real>(view.width) * view.most_keys),
-        columns(view.width * padded<Real>(view.most_keys)),
+        tile(view.tile_queries() * tile_stride),
         rows(view.tile_queries() * padded<Real>(view.width)),
-        tile(view.tile_queries() * tile_stride) {}
-
-  Real* take(std::int64_t size, std::int64_t front = 0) {
-    buffers_.emplace_back(static_cast<std::size_t>(size + front));
-    return buffers_.back().data() + front;
-  }
-
-  // These are in elements. tile_stride is the distance between rows of a tile. The other members
-  // are sizes of buffers:
-  //
-  //   keys      all keys, or all values, of a problem, packed by rows
-  //   columns   all keys, or all values, of a problem, packed by columns
-  //   rows      one row [d_head] for each query of a tile
-  //   tile      a tile; the margin of its first row is in front of the buffer
-  std::int64_t tile_stride, keys, columns, rows, tile;
-
- private:
-  std::vector<std::vector<Real>> buffers_;
+        keys(padded<Real>(view.width) * view.most_keys),
+        columns(view.width * padded<Real>(view.most_keys)) {}
+  std::int64_t tile_stride, tile, rows, keys, columns;
 };
 
 template <typename Real>

@@ -4,9 +4,33 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/attention_operands.h"
 #include "kernels/attention_problem.h"
 
 namespace ql::kernels::attention {
+
+// Holds the position table packed by columns: the vectors r, or the scores s as vectors of one
+// element.
+template <typename Real, typename Number>
+struct PositionColumns {
+  PositionColumns(const View<Real>& view, machine::VectorVersion version) {
+    const std::int64_t keys = padded<Real>(view.most_keys);
+    Operands<Real, Number> operands(version);
+    vectors = pack_positions<Packed<Number>>(view, view.positions, view.width,
+                                             operands.depth(view.width) * keys,
+                                             [&](const Packing<Real>& packing, Packed<Number>* to) {
+                                               operands.pack_columns(packing, to);
+                                             });
+    // The softmax may read up to kPanel elements after the scores of a head.
+    scores = pack_positions<Real>(
+        view, view.distance_scores, 1, 2 * keys, [&](Packing<Real> packing, Real* to) {
+          packing.to = to;
+          pack_columns_in(version, static_cast<const Packing<Real>*>(&packing));
+        });
+  }
+  PositionPanels<Packed<Number>> vectors;
+  PositionPanels<Real> scores;
+};
 
 // Computes the scores of one problem (AttentionProblem) after the other, for the forward pass and
 // again for the backward pass. The letters u, v, r and s are explained in kernels/attention.h. With
@@ -19,22 +43,15 @@ namespace ql::kernels::attention {
 // results are by distance. One row of the tile later, a key's distance is larger by one, so the
 // product's rows are added to the tile along its diagonals. The softmax adds the scores s, which
 // are packed as one row by distance that all queries share.
-template <typename Real>
+template <typename Real, typename Number>
 class TileScores {
  public:
-  // `position_columns` is the position table of every head, packed by columns. If `probabilities`
-  // are given (AttentionResult), no scores are computed.
-  TileScores(const View<Real>& view, const PositionPanels<Real>& position_columns,
-             Scratch<Real>& scratch, const Real* probabilities, machine::VectorVersion version)
-      : view_(view),
-        position_columns_(position_columns),
-        probabilities_(probabilities),
-        version_(version),
-        stride_(scratch.tile_stride),
-        key_columns_(scratch.take(scratch.columns)),
-        content_(scratch.take(scratch.rows)),
-        position_(scratch.take(scratch.rows)),
-        tile_(scratch.take(scratch.tile, kTileMargin)) {
+  using Element = Packed<Number>;
+
+  // If `probabilities` are given (AttentionResult), no scores are computed.
+  TileScores(const View<Real>& view, const PositionColumns<Real, Number>& positions,
+             const Real* probabilities, machine::VectorVersion version)
+      : view_(view), positions_(positions), probabilities_(probabilities), version_(version) {
     if (!view.drops) return;
     // draw_kept() draws a row of the mask for the keys of a tile, or of at most two. The softmax
     // reads complete panels.
@@ -59,8 +76,7 @@ class TileScores {
       query_rows_.push_back(view_.queries + problem.query_at(query));
     }
     if (probabilities_ != nullptr) return;
-    const Packing<Real> keys{key_rows_.data(), problem.keys, view_.width, key_columns_};
-    pack_columns_in(version_, &keys);
+    operands_.pack_columns({key_rows_.data(), problem.keys, view_.width}, key_columns_.begin());
   }
 
   // Prepares `count` queries, beginning with query `begin`, for their tiles.
@@ -68,10 +84,10 @@ class TileScores {
     if (probabilities_ != nullptr) return;
     const Real* const* queries = query_rows_.data() + begin;
     scale_rows_in(version_, queries, bias_of(view_.content_bias, problem), view_.scale, count,
-                  view_.width, content_);
+                  view_.width, operand_row(), content_.begin());
     if (view_.positions == nullptr) return;
     scale_rows_in(version_, queries, bias_of(view_.position_bias, problem), view_.scale, count,
-                  view_.width, position_);
+                  view_.width, operand_row(), position_.begin());
   }
 
   // Returns the scores of the tile, with the mask of its probabilities.
@@ -79,8 +95,8 @@ class TileScores {
     TileRows<Real> rows;
     rows.rows = tile.queries;
     rows.seen = problem.seen(tile);
-    rows.stride = stride_;
-    rows.scores = tile_;
+    rows.stride = sizes_.tile_stride;
+    rows.scores = tile_.begin();
     rows.first = tile.first;
     rows.last = tile.last;
     rows.factor = view_.kept_factor;
@@ -92,46 +108,52 @@ class TileScores {
                            problem.result_at(tile.query) * rows.probability_stride + tile.key;
       return rows;
     }
-    SmallProduct<Real> product{tile.queries, tile.keys, view_.width};
-    product.a = content_;
-    product.a_row = view_.width;
-    product.b = columns_of(key_columns_, tile);
-    product.c = tile_;
-    product.c_row = stride_;
+    SmallProduct<Real, Number> product{tile.queries, tile.keys, view_.width};
+    product.a = content_.begin();
+    product.a_row = operand_row();
+    product.b = columns_of(key_columns_.begin(), tile);
+    product.c = rows.scores;
+    product.c_row = rows.stride;
     product.padded = true;
     product.column_band = rows.seen;
-    multiply_in(version_, &product);
+    operands_.multiply(product);
     rows.shift = problem.shift(tile);
     if (view_.positions != nullptr) {
       product.columns = problem.distances;
-      product.a = position_;
-      product.b = Panels<Real>::packed(position_columns_.of(problem.head), view_.width);
-      product.c = tile_ - rows.shift;
-      product.c_row = stride_ + 1;
+      product.a = position_.begin();
+      product.b = Panels<Element>::packed(positions_.vectors.of(problem.head),
+                                          operands_.depth(view_.width));
+      product.c = rows.scores - rows.shift;
+      product.c_row = rows.stride + 1;
       product.add = true;
       product.column_band = problem.positions_seen(tile);
-      multiply_in(version_, &product);
+      operands_.multiply(product);
     } else if (view_.distance_scores != nullptr) {
-      rows.distances = position_columns_.of(problem.head);
+      rows.distances = positions_.scores.of(problem.head);
     }
     return rows;
   }
 
+  // Returns the number of elements from one row of an operand [queries, d_head] to the next.
+  std::int64_t operand_row() const { return kDepth<Number> * operands_.depth(view_.width); }
   // Returns the packed columns of the tile's keys; `columns` are those of all keys.
-  Panels<Real> columns_of(const Real* columns, const Tile& tile) const {
-    return Panels<Real>::packed(columns + tile.key * view_.width, view_.width);
+  Panels<Element> columns_of(const Element* columns, const Tile& tile) const {
+    const std::int64_t depth = operands_.depth(view_.width);
+    return Panels<Element>::packed(columns + tile.key * depth, depth);
   }
   // Returns the panels of the problem's keys (`offset` 0) or values (`offset` row()), which are
   // read in place or are packed at `to`.
-  Panels<Real> pack_all(const AttentionProblem<Real>& problem, std::int64_t offset,
-                        Real* to) const {
-    if (problem.has_rows_in_place(problem.queries)) {
-      return Panels<Real>::in_place(key_rows_.front() + offset, problem.step * 2 * view_.row());
+  Panels<Element> pack_all(const AttentionProblem<Real>& problem, std::int64_t offset,
+                           Element* to) const {
+    if constexpr (!operands_.kRounds) {
+      if (problem.has_rows_in_place(problem.queries)) {
+        return Panels<Real>::in_place(key_rows_.front() + offset, problem.step * 2 * view_.row());
+      }
     }
-    const Packing<Real> packing{key_rows_.data(), problem.keys, view_.width, to, offset};
-    pack_rows_in(version_, &packing);
-    return Panels<Real>::packed(to, problem.keys);
+    operands_.pack_rows({key_rows_.data(), problem.keys, view_.width, nullptr, offset}, to);
+    return Panels<Element>::packed(to, operands_.depth(problem.keys));
   }
+  Operands<Real, Number>& operands() { return operands_; }
   const Real* const* key_rows() const { return key_rows_.data(); }
   const Real* const* query_rows() const { return query_rows_.data(); }
 
@@ -176,11 +198,14 @@ class TileScores {
   }
 
   const View<Real>& view_;
-  const PositionPanels<Real>& position_columns_;
+  const PositionColumns<Real, Number>& positions_;
   const Real* probabilities_;
   machine::VectorVersion version_;
-  std::int64_t stride_;
-  Real *key_columns_, *content_, *position_, *tile_;
+  Operands<Real, Number> operands_{version_};
+  BufferSizes<Real> sizes_{view_};
+  Buffer<Element> key_columns_{sizes_.columns};
+  Buffer<Number> content_{sizes_.rows}, position_{sizes_.rows};
+  Buffer<Real> tile_{sizes_.tile, kTileMargin};
   std::vector<const Real*> key_rows_, query_rows_;
   std::vector<std::uint8_t> kept_, line_;
 };

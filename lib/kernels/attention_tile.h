@@ -284,19 +284,6 @@ QL_VECTOR_BODY void scale_row_body(const Real* from, std::int64_t width, Real fa
 }
 QL_VECTOR_KERNEL(scale_row)
 
-// Sets to[r * width + n] = (rows[r][n] + bias[n]) * scale; a null bias counts as 0.
-template <typename Real>
-QL_VECTOR_BODY void scale_rows_body(const Real* const* rows, const Real* bias, Real scale,
-                                    std::int64_t count, std::int64_t width, Real* to) {
-  for (std::int64_t r = 0; r < count; ++r, to += width) {
-    const Real* row = rows[r];
-    for (std::int64_t n = 0; n < width; ++n) {
-      to[n] = (bias == nullptr ? row[n] : row[n] + bias[n]) * scale;
-    }
-  }
-}
-QL_VECTOR_KERNEL(scale_rows)
-
 // Sets to[n] = content[n] + position[n]; a null position counts as 0.
 template <typename Real>
 QL_VECTOR_BODY void join_rows_body(const Real* content, const Real* position, std::int64_t width,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/vector.h"
 
@@ -30,6 +31,18 @@ struct Band {
   static Band all(std::int64_t size) { return {0, size, 0, 0, size}; }
 };
 
+// A product of bfloat16 reads its matrices in pairs: two elements with consecutive k, the first one
+// in the lower half. A pair takes the place of an element of float, so a panel of pairs has 16
+// columns, too, and half as many rows.
+using Bfloat16Pair = std::uint32_t;
+
+// Number is the type of the elements that a product multiplies: its own, or bfloat16. kDepth says
+// how many k are read together, and Packed is the type of the elements of B.
+template <typename Number>
+constexpr std::int64_t kDepth = std::is_same_v<Number, Bfloat16Bits> ? 2 : 1;
+template <typename Number>
+using Packed = std::conditional_t<kDepth<Number> == 2, Bfloat16Pair, Number>;
+
 // Points to the panels of a matrix, which are blocks of kPanel columns. Row k of panel p begins at
 // data[p * panel + k * row]. in_place() is for a matrix that was not packed. Panels are read in
 // full, so the width of this matrix must be a multiple of kPanel.
@@ -44,13 +57,15 @@ struct Panels {
 };
 
 // Describes the product C[i][n] = sum over k of A[i][k] B[k][n], where A[i][k] = a[i * a_row + k *
-// a_inner] and C[i][n] = c[i * c_row + n].
-template <typename Real>
+// a_inner] and C[i][n] = c[i * c_row + n]. With bfloat16, a pair of A with the numbers 2 k and 2 k
+// + 1 begins at a[i * a_row + k * a_inner]. If `inner` is odd, the second element of the last pair
+// must be 0 in A or in B.
+template <typename Real, typename Number = Real>
 struct SmallProduct {
   std::int64_t rows = 0, columns = 0, inner = 0;
-  const Real* a = nullptr;
-  std::int64_t a_row = 0, a_inner = 1;
-  Panels<Real> b = {};
+  const Number* a = nullptr;
+  std::int64_t a_row = 0, a_inner = kDepth<Number>;
+  Panels<Packed<Number>> b = {};
   Real* c = nullptr;
   std::int64_t c_row = 0;
   bool add = false;     // add to C instead of setting it
@@ -58,7 +73,8 @@ struct SmallProduct {
   // For each row i, column_band has the range of n that must be computed, and inner_band the range
   // of k that is summed. Rows are computed in groups, and the rows of a group share one range of n
   // and one range of k, which contain the ranges of each row. Columns of C outside of the shared
-  // range may stay unset. A[i][k] must be 0 if k is outside of row i's own range.
+  // range may stay unset. A[i][k] must be 0 if k is outside of row i's own range; so must the other
+  // element of a pair.
   Band column_band = Band::all(columns), inner_band = Band::all(inner);
 };
 
@@ -84,13 +100,15 @@ QL_VECTOR_BODY Range find_range(const Band& band, std::int64_t first, std::int64
 
 // Computes the rows from `row` to row + kRows - 1 of C, kPanel columns at a time. Their sums stay
 // in registers during the loop over k.
-template <int kBytes, int kRows, typename Real>
-QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real>* product, std::int64_t row) {
+template <int kBytes, bool kNative, int kRows, typename Real, typename Number>
+QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real, Number>* product, std::int64_t row) {
   using Vector = typename Register<Real, kBytes>::Vector;
   constexpr int kVectors = 64 / kBytes;
   constexpr std::int64_t kSize = Register<Real, kBytes>::kSize;
   const Range columns = find_range(product->column_band, row, kRows);
-  const Range inner = find_range(product->inner_band, row, kRows);
+  const Range elements = find_range(product->inner_band, row, kRows);
+  const Range inner = {elements.begin / kDepth<Number>,
+                       (elements.end + kDepth<Number> - 1) / kDepth<Number>};
   const std::int64_t a_row = product->a_row, a_inner = product->a_inner;
   const std::int64_t b_row = product->b.row;
   for (std::int64_t panel = columns.begin / kPanel<Real>; panel * kPanel<Real> < columns.end;
@@ -101,17 +119,45 @@ QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real>* product, std::int64_
       QL_UNROLL
       for (int v = 0; v < kVectors; ++v) sums[i][v] = Vector{};
     }
-    const Real* a = product->a + row * a_row + inner.begin * a_inner;
-    const Real* b = product->b.data + panel * product->b.panel + inner.begin * b_row;
+    const Number* a = product->a + row * a_row + inner.begin * a_inner;
+    const Packed<Number>* b = product->b.data + panel * product->b.panel + inner.begin * b_row;
     for (std::int64_t k = inner.begin; k < inner.end; ++k, a += a_inner, b += b_row) {
-      Vector of_b[kVectors];
-      QL_UNROLL
-      for (int v = 0; v < kVectors; ++v) load(b + v * kSize, of_b[v]);
-      QL_UNROLL
-      for (int i = 0; i < kRows; ++i) {
-        const Real factor = a[i * a_row];
+      if constexpr (kNative) {
+#if QL_VECTOR_X86
+        // This is the instruction of AVX512-BF16. It reads and broadcasts a pair of A.
+        using Pair = typename Neighbours<Bfloat16Bits, 4>::Vector;
+        Vector of_b;
+        load(reinterpret_cast<const float*>(b), of_b);
         QL_UNROLL
-        for (int v = 0; v < kVectors; ++v) sums[i][v] += factor * of_b[v];
+        for (int i = 0; i < kRows; ++i) {
+          asm("vdpbf16ps %2%{1to16%}, %1, %0"
+              : "+v"(sums[i][0])
+              : "v"(of_b), "m"(*reinterpret_cast<const Pair*>(a + i * a_row)));
+        }
+#endif
+      } else if constexpr (kDepth<Number> == 2) {
+        using Pairs = typename Neighbours<Bfloat16Pair, kBytes>::Vector;
+        QL_UNROLL
+        for (int v = 0; v < kVectors; ++v) {
+          const Pairs pairs = *reinterpret_cast<const Pairs*>(b + v * kSize);
+          const Vector low = reinterpret_cast<Vector>(pairs << 16);
+          const Vector high = reinterpret_cast<Vector>(pairs & 0xFFFF0000U);
+          QL_UNROLL
+          for (int i = 0; i < kRows; ++i) {
+            const float first = load_number(a[i * a_row]), second = load_number(a[i * a_row + 1]);
+            sums[i][v] += first * low + second * high;
+          }
+        }
+      } else {
+        Vector of_b[kVectors];
+        QL_UNROLL
+        for (int v = 0; v < kVectors; ++v) load(b + v * kSize, of_b[v]);
+        QL_UNROLL
+        for (int i = 0; i < kRows; ++i) {
+          const Real factor = a[i * a_row];
+          QL_UNROLL
+          for (int v = 0; v < kVectors; ++v) sums[i][v] += factor * of_b[v];
+        }
       }
     }
     const std::int64_t first = panel * kPanel<Real>;
@@ -151,29 +197,37 @@ QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real>* product, std::int64_
   }
 }
 
-template <int kBytes, int kRows, typename Real>
-QL_VECTOR_BODY void multiply_some_rows(const SmallProduct<Real>* product, std::int64_t row,
+template <int kBytes, bool kNative, int kRows, typename Product>
+QL_VECTOR_BODY void multiply_some_rows(const Product* product, std::int64_t row,
                                        std::int64_t count) {
   if constexpr (kRows > 1) {
     if (count < kRows) {
-      multiply_some_rows<kBytes, kRows - 1>(product, row, count);
+      multiply_some_rows<kBytes, kNative, kRows - 1>(product, row, count);
       return;
     }
   }
-  multiply_rows<kBytes, kRows>(product, row);
+  multiply_rows<kBytes, kNative, kRows>(product, row);
 }
 
-template <int kBytes, typename Real>
-QL_VECTOR_BODY void multiply_body(const SmallProduct<Real>* product) {
+template <int kBytes, bool kNative = false, typename Product>
+QL_VECTOR_BODY void multiply_body(const Product* product) {
   // Tiles of nearly equal size use the registers better than full tiles and a small last one.
   std::int64_t tiles = (product->rows + kTileRows<kBytes> - 1) / kTileRows<kBytes>;
   for (std::int64_t row = 0; row < product->rows; --tiles) {
     const std::int64_t count = (product->rows - row + tiles - 1) / tiles;
-    multiply_some_rows<kBytes, kTileRows<kBytes>>(product, row, count);
+    multiply_some_rows<kBytes, kNative, kTileRows<kBytes>>(product, row, count);
     row += count;
   }
 }
 QL_REGISTER_KERNEL(multiply)
+
+#if QL_VECTOR_X86
+// Computes a product of bfloat16 on a processor with AVX512-BF16.
+template <typename Product>
+QL_TARGET_AVX512 void multiply_natively(const Product* product) {
+  multiply_body<64, true>(product);
+}
+#endif
 
 // Describes how a matrix [count, width] is packed into panels at `to`. Element n of row k of the
 // matrix is rows[k][offset + n] + bias[n]. A null bias counts as 0.
@@ -253,5 +307,55 @@ QL_VECTOR_BODY void pack_columns_body(const Packing<Real>* packing) {
   }
 }
 QL_REGISTER_KERNEL(pack_columns)
+
+// Rounds each lane to bfloat16, as store_number() does. The result is in the upper half of each
+// lane; the lower half has other bits.
+template <int kBytes>
+QL_VECTOR_BODY void round_lanes(const typename Register<float, kBytes>::Vector& numbers,
+                                typename Neighbours<std::uint32_t, kBytes>::Vector& rounded) {
+  using Bits = typename Neighbours<std::uint32_t, kBytes>::Vector;
+  const Bits bits = reinterpret_cast<const Bits&>(numbers);
+  const Bits nearest = bits + 0x7FFFU + ((bits >> 16) & 1U);
+  rounded = (bits & 0x7FFFFFFFU) > 0x7F800000U ? bits | 0x400000U : nearest;
+}
+
+// Puts the lanes of two vectors together as pairs of bfloat16.
+template <int kBytes>
+QL_VECTOR_BODY void make_pairs(const typename Register<float, kBytes>::Vector& first,
+                               const typename Register<float, kBytes>::Vector& second,
+                               typename Neighbours<std::uint32_t, kBytes>::Vector& pairs) {
+  typename Neighbours<std::uint32_t, kBytes>::Vector low, high;
+  round_lanes<kBytes>(first, low);
+  round_lanes<kBytes>(second, high);
+  pairs = (low >> 16) | (high & 0xFFFF0000U);
+}
+
+// Packs the matrix that `packing` describes in pairs of rows at `to`.
+template <int kBytes>
+QL_VECTOR_BODY void pack_row_pairs_body(const Packing<float>* packing, Bfloat16Pair* to) {
+  using Vector = typename Register<float, kBytes>::Vector;
+  using Pairs = typename Neighbours<std::uint32_t, kBytes>::Vector;
+  constexpr std::int64_t kSize = Register<float, kBytes>::kSize;
+  const float* const* rows = packing->rows;
+  for (std::int64_t panel = 0; panel < packing->width; panel += kPanel<float>) {
+    for (std::int64_t k = 0; k < packing->count; k += 2) {
+      for (std::int64_t n = panel; n < panel + kPanel<float>; n += kSize, to += kSize) {
+        const std::int64_t left = packing->width - n;
+        Vector bias = {}, first, second = {};
+        if (packing->bias != nullptr) load_part(packing->bias + n, left, bias);
+        load_part(rows[k] + packing->offset + n, left, first);
+        first += bias;
+        if (k + 1 < packing->count) {
+          load_part(rows[k + 1] + packing->offset + n, left, second);
+          second += bias;
+        }
+        Pairs pairs;
+        make_pairs<kBytes>(first, second, pairs);
+        *reinterpret_cast<Pairs*>(to) = pairs;
+      }
+    }
+  }
+}
+QL_REGISTER_KERNEL(pack_row_pairs)
 
 }  // namespace ql::kernels

@@ -137,6 +137,7 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   input.content_bias = parameters.r_w_bias;
   input.position_bias = parameters.r_r_bias;
   input.reach = context.reach;
+  input.rounds = kernels::weight_factor(parameters.o_net).scalar_type() == at::kBFloat16;
   input.hidden = context.hidden;
   if (context.projected != nullptr) {
     *context.projected = {queries.detach(), keys_values.front().detach()};

@@ -83,6 +83,19 @@ Shape characters() {
   return shape;
 }
 
+// Equal numbers of tokens a step, where one row has them, over windows from short to long.
+std::vector<Shape> windows(const std::string& preset) {
+  std::vector<Shape> shapes;
+  const bool rounds = ql::machine::bfloat16_products() != ql::machine::Bfloat16Products::kNone;
+  for (const auto& [length, batch] :
+       {std::pair{8, 128}, {64, 16}, {512, 4}, {1024, 2}, {4096, 1}}) {
+    shapes.push_back(simplebooks(fmt::format("{} {}/{}", preset, length, length), preset,
+                                 {length, length, 0}, batch));
+    if (rounds) shapes.push_back(in_bfloat16(shapes.back()));
+  }
+  return shapes;
+}
+
 std::vector<std::pair<std::string, std::vector<Shape>>> groups() {
   const Shape sb2 = simplebooks("SB2", "xl", {8, 8, 0}, 128);
   const Shape sb2_long = simplebooks("SB2-long", "xl", {64, 64, 0}, 16);
@@ -96,10 +109,8 @@ std::vector<std::pair<std::string, std::vector<Shape>>> groups() {
       {"paper",
        {paper_xl, paper_ql, simplebooks("Compressive 04/06/06", "compressive", {4, 6, 6}, 256)}},
       {"char", {characters()}},
-      {"windows",
-       {sb2, sb2_long, simplebooks("512/512", "xl", {512, 512, 0}, 4),
-        simplebooks("1024/1024", "xl", {1024, 1024, 0}, 2),
-        simplebooks("4096/4096", "xl", {4096, 4096, 0}, 1)}}};
+      {"windows", windows("xl")},
+      {"windows-ql", windows("ql")}};
   if (ql::machine::bfloat16_products() == ql::machine::Bfloat16Products::kNone) return all;
   all.push_back({"bfloat16-sb2", {sb2, in_bfloat16(sb2)}});
   all.push_back({"bfloat16-sb2-long", {sb2_long, in_bfloat16(sb2_long)}});

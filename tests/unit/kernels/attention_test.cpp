@@ -316,4 +316,108 @@ TEST_CASE("relative_attention: results do not depend on the number of threads") 
   }
 }
 
+namespace {
+
+at::Tensor rounded(const at::Tensor& tensor) { return tensor.to(at::kBFloat16).to(at::kDouble); }
+
+// Returns attention_forward()'s sums, and the gradients of queries, keys and values, positions and
+// biases for the gradient `factors` of the sums, in float64 with the operands of all products
+// rounded. The input must have the kind kMasked, and a batch of 1.
+test::Tensors rounded_attention(const AttentionInput& input, const at::Tensor& factors) {
+  const std::int64_t segment = input.queries.size(1), window = input.window();
+  const std::int64_t memory = window - segment, heads = input.queries.size(2);
+  const double scale = 1 / std::sqrt(static_cast<double>(input.queries.size(3)));
+  const at::Tensor kept =
+      draw_kept(input.dropout, {1, heads, segment / input.queries_per_mask, window}, at::kCPU)
+          .repeat_interleave(input.queries_per_mask, 2)
+          .to(at::kDouble) *
+      input.dropout.factor();
+  test::Tensors results;
+  for (const at::Tensor& like : {input.queries, input.queries, input.keys_values.front(),
+                                 input.positions, input.content_bias, input.position_bias}) {
+    results.push_back(at::zeros(like.sizes(), at::kDouble));
+  }
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const auto of_head = [head](const at::Tensor& tensor) {
+      return tensor.detach().select(-2, head).to(at::kDouble);
+    };
+    const at::Tensor queries = of_head(input.queries)[0], states = of_head(input.keys_values[0])[0];
+    const at::Tensor keys = rounded(states.select(1, 0)), values = rounded(states.select(1, 1));
+    const at::Tensor table = rounded(of_head(input.positions));
+    const at::Tensor for_content = queries + of_head(input.content_bias.unsqueeze(0))[0];
+    const at::Tensor for_position = queries + of_head(input.position_bias.unsqueeze(0))[0];
+    const at::Tensor by_row = rounded(for_position * scale).mm(table.t());
+    at::Tensor scores = rounded(for_content * scale).mm(keys.t());
+    for (std::int64_t i = 0; i < segment; ++i) {
+      const std::int64_t seen = memory + i + 1;
+      scores[i].narrow(0, 0, seen) += by_row[i].narrow(0, window - seen, seen);
+      if (seen < window) scores[i].narrow(0, seen, window - seen).fill_(-1e300);
+    }
+    const at::Tensor probabilities = scores.softmax(1), weights = probabilities * kept[0][head];
+    const at::Tensor gradient = of_head(factors)[0];
+    const at::Tensor of_weights = rounded(gradient).mm(values.t()) * kept[0][head];
+    const at::Tensor mean = (probabilities * of_weights).sum(1, true);
+    const at::Tensor of_scores = rounded(probabilities * (of_weights - mean) * scale);
+    results[0].select(2, head)[0].copy_(rounded(weights).mm(values));
+    const at::Tensor by_content = of_scores.mm(keys);
+    at::Tensor by_position = at::zeros_like(by_content);
+    for (std::int64_t i = 0; i < segment; ++i) {
+      const std::int64_t seen = memory + i + 1;
+      const at::Tensor row = of_scores[i].narrow(0, 0, seen);
+      by_position[i] = row.unsqueeze(0).mm(table.narrow(0, window - seen, seen))[0];
+      results[3].select(1, head).narrow(0, window - seen, seen) +=
+          row.unsqueeze(1) * rounded(for_position[i]).unsqueeze(0);
+    }
+    results[1].select(2, head)[0].copy_(by_content + by_position);
+    results[2].select(3, head)[0].select(1, 0).copy_(of_scores.t().mm(rounded(for_content)));
+    results[2].select(3, head)[0].select(1, 1).copy_(rounded(weights).t().mm(rounded(gradient)));
+    results[4][head].copy_(by_content.sum(0));
+    results[5][head].copy_(by_position.sum(0));
+  }
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("attention_forward: rounds the operands of all products, and nothing else" *
+          doctest::test_suite("numeric")) {
+  at::manual_seed(8);
+  const at::NoGradGuard no_grad;
+  // The window of the last shape has several tiles. Their weights are rounded before they are
+  // divided by the total, and the gradients read the sums of these weights.
+  for (const Shape& shape : {Shape{1, 12, 60, 2, 16}, Shape{1, 61, 80, 1, 33},
+                             Shape{1, 98, 100, 3, 7}, Shape{1, 70, 900, 2, 20}}) {
+    CAPTURE(shape.segment);
+    AttentionInput input = random_input(shape, Kind::kMasked);
+    for (at::Tensor* tensor : {&input.queries, &input.keys_values.front(), &input.positions,
+                               &input.content_bias, &input.position_bias}) {
+      *tensor = tensor->to(at::kFloat);
+    }
+    const at::Tensor factors = at::randn_like(input.queries);
+    const auto run = [&](bool rounds, machine::VectorVersion version) {
+      input.rounds = rounds;
+      const AttentionResult result = attention_forward(input, true, version);
+      const AttentionGradients found = attention_backward(input, result, factors, version);
+      return test::Tensors{result.sums,     found.queries,      found.keys_values,
+                           found.positions, found.content_bias, found.position_bias};
+    };
+    const test::Tensors expected = rounded_attention(input, factors);
+    const test::Tensors exact = run(false, machine::vector_version());
+    const auto error = [&](const test::Tensors& found, std::size_t i) {
+      return ((found[i].to(at::kDouble) - expected[i]).norm() / expected[i].norm()).item<double>();
+    };
+    for (const auto version : {machine::VectorVersion::kPortable, machine::VectorVersion::kAvx2,
+                               machine::VectorVersion::kAvx512}) {
+      if (!machine::has_vector_version(version)) continue;
+      const test::Tensors found = run(true, version);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        CAPTURE(i);
+        // Both round a few elements differently that lie between two values of bfloat16.
+        CHECK(error(found, i) < (shape.memory > 500 ? 6e-3 : 5e-4));
+        CHECK(error(exact, i) > 1.5e-3);
+      }
+    }
+  }
+}
+
 }  // namespace ql::kernels
