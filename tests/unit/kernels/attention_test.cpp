@@ -221,6 +221,36 @@ TEST_CASE("relative_attention: output and gradients equal those of ATen's operat
   }
 }
 
+TEST_CASE("relative_attention: gradients equal finite differences" *
+          doctest::test_suite("numeric")) {
+  at::manual_seed(9);
+  // A window that keeps its probabilities, one tile, and several tiles.
+  for (const Shape& shape :
+       {Shape{2, 5, 9, 2, 3}, Shape{2, 7, 83, 2, 5}, Shape{1, 53, 541, 1, 3}}) {
+    for (const Kind kind : kKinds) {
+      CAPTURE(shape.memory);
+      const AttentionInput input = random_input(shape, kind);
+      const at::Tensor factors = at::randn_like(input.queries);
+      const auto found = gradients(input, relative_attention(input), factors);
+      const std::vector<at::Tensor> inputs = leaves(input);
+      const at::NoGradGuard no_grad;
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        CAPTURE(i);
+        constexpr double kStep = 1e-5;
+        const at::Tensor direction = at::randn_like(inputs[i]);
+        const auto value = [&](double step) {
+          inputs[i].add_(direction, step);
+          return (relative_attention(input) * factors).sum().item<double>();
+        };
+        const double after = value(kStep), before = value(-2 * kStep);
+        value(kStep);
+        const double slope = (found[i] * direction).sum().item<double>();
+        CHECK((after - before) / (2 * kStep) == doctest::Approx(slope).epsilon(1e-6).scale(1));
+      }
+    }
+  }
+}
+
 TEST_CASE("attention_forward: every vector version gives the same") {
   at::manual_seed(6);
   const at::NoGradGuard no_grad;
