@@ -2,6 +2,7 @@
 // (tools/qltrain.cpp).
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/provenance.h"
 #include "base/strings.h"
 #include "base/tool.h"
@@ -139,6 +140,12 @@ void train(const Options& options, machine::ProcessGroup& group) {
   task.machine = fmt::format("{}, {} ({:.0f} GFLOP/s)", counted(setup.threads, "thread"),
                              setup.blas, setup.gflops);
   if (compute.device.is_cpu()) task.machine += ", " + machine::products_on_cpu(precision);
+  if (!setup.own_kernels.empty()) {
+    log_warning(
+        "OPENBLAS_CORETYPE makes {} compute; for this processor OpenBLAS would choose its kernels "
+        "for {}, which may be faster: unset OPENBLAS_CORETYPE",
+        setup.blas, setup.own_kernels);
+  }
   train::train(task, data, validation);
 }
 

@@ -36,25 +36,45 @@ std::string better_openblas_kernels(const std::string& taken, VectorVersion wide
 
 namespace {
 
+struct OpenblasKernels {
+  std::string taken, own;  // ThreadSetup::own_kernels
+};
+
 // Makes OpenBLAS use better_openblas_kernels() in this process and in processes that it starts,
-// unless OPENBLAS_CORETYPE names other kernels. Returns the name of the kernels in use, or "" if
-// the name is unknown. Call this function while no matrix product is running.
-std::string take_better_openblas_kernels() {
+// unless OPENBLAS_CORETYPE names other kernels. Returns empty names if they are unknown. Call this
+// function while no matrix product is running.
+OpenblasKernels take_better_openblas_kernels() {
   auto* name = library_symbol<char*()>("openblas_get_corename");
-  if (name == nullptr) return "";
+  if (name == nullptr) return {};
   // When OpenBLAS is loaded, it calls the first function to choose its kernels. When it is
   // unloaded, it calls the second function to forget them. A build for one kind of processor has
   // neither function.
   auto* choose = library_symbol<void()>("gotoblas_dynamic_init");
   auto* forget = library_symbol<void()>("gotoblas_dynamic_quit");
-  const std::string better = better_openblas_kernels(name(), choose_vector_version(nullptr));
-  if (!better.empty() && std::getenv(kVariable) == nullptr && choose != nullptr &&
-      forget != nullptr) {
-    ::setenv(kVariable, better.c_str(), 1);
+  if (choose == nullptr || forget == nullptr) return {name(), ""};
+  const auto choose_again = [&] {
     forget();
     choose();
+    return std::string(name());
+  };
+  const auto better = [&] {
+    return better_openblas_kernels(name(), choose_vector_version(nullptr));
+  };
+  const char* wanted = std::getenv(kVariable);
+  if (wanted == nullptr) {
+    if (!better().empty()) {
+      ::setenv(kVariable, better().c_str(), 1);
+      choose_again();
+    }
+    return {name(), ""};
   }
-  return name();
+  const std::string named = wanted;
+  ::unsetenv(kVariable);
+  std::string own = choose_again();
+  if (!better().empty()) own = better();
+  ::setenv(kVariable, named.c_str(), 1);
+  const std::string taken = choose_again();
+  return {taken, taken == own ? "" : own};
 }
 
 constexpr int kMostThreads = 1024;
@@ -155,7 +175,11 @@ ThreadSetup set_up_threads(int threads, const ProcessGroup& group) {
   setup.threads = threads > 0 ? threads : std::max(1, usable_cores() / sharing);
   const Blas blas = find_blas();
   setup.blas = blas.name;
-  if (blas.openblas) setup.blas += " " + take_better_openblas_kernels();
+  if (blas.openblas) {
+    const OpenblasKernels kernels = take_better_openblas_kernels();
+    setup.blas += " " + kernels.taken;
+    setup.own_kernels = kernels.own;
+  }
   set_threads(setup.threads);
   setup.gflops = measured_gflops();
   if (!blas.tuned && setup.gflops < kSlowGflops * setup.threads) {

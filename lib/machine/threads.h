@@ -40,7 +40,10 @@ void keep_freed_memory();
 
 struct ThreadSetup {
   int threads = 1;
-  std::string blas;   // "OpenBLAS 0.3.21 Haswell" (its kernels), "MKL", or the library's file
+  std::string blas;  // "OpenBLAS 0.3.21 Haswell" (its kernels), "MKL", or the library's file
+  // Names the kernels that OpenBLAS has for this processor, if OPENBLAS_CORETYPE made it take
+  // others; else "".
+  std::string own_kernels;
   double gflops = 0;  // measured on a product of two 512 x 512 matrices in float32
 };
 
