@@ -1,5 +1,6 @@
 // Declares the CPU's attention kernel. Also has the code that the forward and the backward pass
-// share: the problem of one stream (element of the batch) and head, and the scores of a tile.
+// share: the problem of one stream (element of the batch) and head, its tiles, and the position
+// table.
 #pragma once
 
 #include <ATen/ATen.h>

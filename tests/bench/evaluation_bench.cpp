@@ -1,6 +1,6 @@
 // Measures tokens a second of exact evaluation, for networks of the paper's SimpleBooks-2 size at
-// the lengths 04/12 (Compressive 04/06/06), with random weights and tokens. Compare the counter
-// `flops` with that of the matrix product in the same run.
+// the lengths 04/12 (Compressive 04/06/06) and 512/512, with random weights and tokens. Compare the
+// counter `flops` with that of the matrix product in the same run.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <benchmark/benchmark.h>
@@ -68,7 +68,7 @@ void evaluation(benchmark::State& state, const std::string& name, const ql::net:
       benchmark::Counter::kIsIterationInvariantRate);
 }
 
-const ql::net::Lengths kLengths{4, 12, 0}, kCompressive{4, 6, 6};
+const ql::net::Lengths kLengths{4, 12, 0}, kCompressive{4, 6, 6}, kLong{512, 512, 0};
 #define QL_EVALUATION(NAME, PRESET, LENGTHS)           \
   BENCHMARK_CAPTURE(evaluation, NAME, PRESET, LENGTHS) \
       ->ArgNames({"tokens", "chunk", "bfloat16"})      \
@@ -78,6 +78,8 @@ const ql::net::Lengths kLengths{4, 12, 0}, kCompressive{4, 6, 6};
       ->UseRealTime()
 QL_EVALUATION(xl, "xl", kLengths);
 QL_EVALUATION(ql, "ql", kLengths);
+QL_EVALUATION(xl_long, "xl", kLong);
+QL_EVALUATION(ql_long, "ql", kLong);
 QL_EVALUATION(compressive, "compressive", kCompressive);
 
 // The tools set up threads before the first tensor, too.
