@@ -28,7 +28,7 @@ struct AttentionInput {
   at::Tensor content_bias;   // u [H, d_head]; undefined: 0
   at::Tensor position_bias;  // v [H, d_head]; undefined: 0
   // Describes the dropout of probabilities. Its mask is [batch, H, segment / queries_per_mask,
-  // window]: so many consecutive queries share a row.
+  // window]: this many consecutive queries share a row.
   DropoutDraw dropout;
   std::int64_t queries_per_mask = 1;
   net::AttentionWindow reach;  // limits the earlier keys that a query sees

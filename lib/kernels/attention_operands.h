@@ -75,8 +75,6 @@ namespace attention {
 template <typename Real, typename Number>
 class Operands {
  public:
-  static constexpr bool kRounds = kDepth<Number> == 2;
-
   explicit Operands(machine::VectorVersion version) : version_(version) {}
 
   // Returns how many rows of a panel `inner` rows of a matrix take.
@@ -86,7 +84,7 @@ class Operands {
 
   void multiply(const SmallProduct<Real, Number>& product) const {
 #if QL_VECTOR_X86
-    if constexpr (kRounds) {
+    if constexpr (kDepth<Number> == 2) {
       if (version_ == machine::VectorVersion::kAvx512 &&
           machine::bfloat16_products() == machine::Bfloat16Products::kNative) {
         multiply_natively(&product);
@@ -99,7 +97,7 @@ class Operands {
 
   // Packs the matrix that `packing` describes, except for its `to`.
   void pack_rows(Packing<Real> packing, Packed<Number>* to) const {
-    if constexpr (kRounds) {
+    if constexpr (kDepth<Number> == 2) {
       pack_row_pairs_in(version_, static_cast<const Packing<float>*>(&packing), to);
     } else {
       packing.to = to;
@@ -110,7 +108,7 @@ class Operands {
   // Packs the transpose of the matrix that `packing` describes, except for its `to`. There must be
   // no bias.
   void pack_columns(Packing<Real> packing, Packed<Number>* to) {
-    if constexpr (kRounds) {
+    if constexpr (kDepth<Number> == 2) {
       // Pairs of a row's elements are transposed as if they were elements of float.
       const std::int64_t pairs = depth(packing.width);
       rounded_.assign(static_cast<std::size_t>(packing.count * pairs), 0);

@@ -145,7 +145,7 @@ class TileScores {
   // read in place or are packed at `to`.
   Panels<Element> pack_all(const AttentionProblem<Real>& problem, std::int64_t offset,
                            Element* to) const {
-    if constexpr (!operands_.kRounds) {
+    if constexpr (kDepth<Number> == 1) {
       if (problem.has_rows_in_place(problem.queries)) {
         return Panels<Real>::in_place(key_rows_.front() + offset, problem.step * 2 * view_.row());
       }
