@@ -110,10 +110,13 @@ bool has_plain_streams(const at::Tensor& part) {
 }
 
 // Returns true if rounding saves time: few queries or keys are multiplied before they are packed.
-// Batch-invariant products are those of generation, which packs all keys for one query.
+// Batch-invariant products are those of generation, which packs all keys for one query. Emulation
+// saves none, but gives the results of a processor that has the instruction.
 bool pays_to_round(const AttentionInput& input) {
-  return input.window() > attention::kShortWindow && input.queries.size(1) >= kMostTileRows &&
-         !BatchInvariant::live();
+  const bool fast =
+      QL_NATIVE_PAIRS != 0 || machine::bfloat16_products() == machine::Bfloat16Products::kEmulated;
+  return fast && input.window() > attention::kShortWindow &&
+         input.queries.size(1) >= kMostTileRows && !BatchInvariant::live();
 }
 
 }  // namespace

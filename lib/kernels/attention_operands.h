@@ -83,7 +83,7 @@ class Operands {
   }
 
   void multiply(const SmallProduct<Real, Number>& product) const {
-#if QL_VECTOR_X86
+#if QL_NATIVE_PAIRS
     if constexpr (kDepth<Number> == 2) {
       if (version_ == machine::VectorVersion::kAvx512 &&
           machine::bfloat16_products() == machine::Bfloat16Products::kNative) {

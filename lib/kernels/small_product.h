@@ -7,6 +7,14 @@
 
 #include "kernels/vector.h"
 
+// Products of pairs of bfloat16 can take the processor's instruction. Clang refuses vectors of
+// AVX-512 in a body (kernels/vector.h) where it is defined, not where it is inlined.
+#if QL_VECTOR_X86 && !defined(__clang__)
+#define QL_NATIVE_PAIRS 1
+#else
+#define QL_NATIVE_PAIRS 0
+#endif
+
 namespace ql::kernels {
 
 // SmallProduct describes C = A B or C = C + A B for attention. The matrix products of attention are
@@ -123,7 +131,7 @@ QL_VECTOR_BODY void multiply_rows(const SmallProduct<Real, Number>* product, std
     const Packed<Number>* b = product->b.data + panel * product->b.panel + inner.begin * b_row;
     for (std::int64_t k = inner.begin; k < inner.end; ++k, a += a_inner, b += b_row) {
       if constexpr (kNative) {
-#if QL_VECTOR_X86
+#if QL_NATIVE_PAIRS
         // This is the instruction of AVX512-BF16. It reads and broadcasts a pair of A.
         using Pair = typename Neighbours<Bfloat16Bits, 4>::Vector;
         Vector of_b;
@@ -221,7 +229,7 @@ QL_VECTOR_BODY void multiply_body(const Product* product) {
 }
 QL_REGISTER_KERNEL(multiply)
 
-#if QL_VECTOR_X86
+#if QL_NATIVE_PAIRS
 // Computes a product of bfloat16 on a processor with AVX512-BF16.
 template <typename Product>
 QL_TARGET_AVX512 void multiply_natively(const Product* product) {
