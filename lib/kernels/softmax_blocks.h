@@ -13,8 +13,7 @@ namespace ql::kernels {
 // are computed. A block has at most kBlockElements exponentials, or kSmallestBlock rows if these
 // have more exponentials. Blocks should have many rows, because all weights are read, and all their
 // gradients are updated, once for each block. In float32, kBlockElements take 28 MiB. From 32 MiB
-// on, the C library would not keep the buffer for the next step (keep_freed_memory() in
-// machine/threads.h).
+// on, the C library would not keep the buffer for the next step (machine/tensor_memory.h).
 constexpr std::int64_t kBlockElements = std::int64_t{7} << 20;
 constexpr std::int64_t kSmallestBlock = 128;
 // A panel has at most this many columns, so that it is exponentiated and multiplied while it is in

@@ -6,7 +6,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Logging.h>
-#include <malloc.h>
 
 #include <atomic>
 #include <chrono>
@@ -17,6 +16,7 @@
 #include "base/log.h"
 #include "base/resources.h"
 #include "machine/process_group.h"
+#include "machine/tensor_memory.h"
 
 namespace ql::machine {
 
@@ -140,18 +140,6 @@ double measured_gflops() {
 }
 
 }  // namespace
-
-void keep_freed_memory() {
-#if defined(__GLIBC__)
-  // glibc allows no larger threshold.
-  constexpr int kLargestThreshold = 32 << 20;
-  ::mallopt(M_MMAP_THRESHOLD, kLargestThreshold);
-  ::mallopt(M_TRIM_THRESHOLD, 16 * kLargestThreshold);
-  // Without this limit each thread that computes a piece would get its own arena, and such arenas
-  // continually return pages to the system.
-  ::mallopt(M_ARENA_MAX, 1);
-#endif
-}
 
 void set_threads(int threads) {
   at::set_num_threads(threads);

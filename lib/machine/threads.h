@@ -34,10 +34,6 @@ std::string better_openblas_kernels(const std::string& taken, VectorVersion wide
 
 class ProcessGroup;
 
-// Makes the process keep the memory of tensors that are freed in every step, because fresh pages
-// from the system would take a tenth of a step's time.
-void keep_freed_memory();
-
 struct ThreadSetup {
   int threads = 1;
   std::string blas;  // "OpenBLAS 0.3.21 Haswell" (its kernels), "MKL", or the library's file

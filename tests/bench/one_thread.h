@@ -3,7 +3,7 @@
 
 #include <ATen/Parallel.h>
 
-#include "machine/threads.h"
+#include "machine/tensor_memory.h"
 
 namespace ql::bench {
 
