@@ -59,6 +59,7 @@ TrainingStep::TrainingStep(nn::Model& model, const TrainingConfig& config,
       at_lengths_(model, model.network().lengths),
       adam_(parameters(), config.adam, !enqueues),
       memories_(split(at_lengths_.start_memory(rows_.count))),
+      next_(enqueues ? memories_ : split(at_lengths_.start_memory(rows_.count))),
       input_(rows_.count, at_lengths_.geometry().lengths.segment, scales(),
              at::TensorOptions().device(model.options().device())),
       loss_scale_(
@@ -101,7 +102,8 @@ nn::Memory TrainingStep::memory() const {
   });
 }
 
-// Copies in place, because a captured step reads the memory at its address.
+// Copies in place. A captured step reads the memory at its address; and memories that stay in place
+// leave no gaps between the tensors of a step.
 static void overwrite(const nn::Memory& memory, const nn::Memory& by) {
   const std::vector<nn::NamedTensor> kept = memory.named(), next = by.named();
   for (std::size_t i = 0; i < kept.size(); ++i) kept[i].tensor.copy_(next[i].tensor);
@@ -109,14 +111,24 @@ static void overwrite(const nn::Memory& memory, const nn::Memory& by) {
 
 void TrainingStep::set_memory(const nn::Memory& own) {
   const at::NoGradGuard no_gradient;
-  if (enqueues_) {
-    overwrite(memories_.front().front(), own);
-  } else {
-    memories_ = split(own);
+  for (std::size_t slice = 0; slice < slices_.size(); ++slice) {
+    for (std::size_t pass = 0; pass < slices_[slice].size(); ++pass) {
+      const RowRange& rows = slices_[slice][pass];
+      overwrite(memories_[slice][pass], own.with([&rows](const at::Tensor& all) {
+        return all.narrow(0, rows.first, rows.count);
+      }));
+    }
   }
 }
 
-void TrainingStep::forget() { set_memory(at_lengths_.start_memory(rows_.count)); }
+void TrainingStep::forget() {
+  const at::NoGradGuard no_gradient;
+  for (const std::vector<nn::Memory>& slice : memories_) {
+    for (const nn::Memory& pass : slice) {
+      for (const nn::NamedTensor& part : pass.named()) part.tensor.zero_();
+    }
+  }
+}
 
 nn::StepOptions TrainingStep::options_of(std::int64_t number, const RowRange& rows) const {
   nn::StepOptions options = step_options(config_, number, rows_.first + rows.first);
@@ -134,7 +146,7 @@ nn::StepOptions TrainingStep::options_of(std::int64_t number, const RowRange& ro
 }
 
 at::Tensor TrainingStep::run_slice(std::size_t slice, std::int64_t number,
-                                   std::vector<nn::Memory>& memories) {
+                                   const Memories& memories) {
   const nn::ModelAtLengths& model = enqueues_ ? at_lengths_ : shared_->replicas.of(slice);
   const std::int64_t row = at_lengths_.geometry().lengths.segment + 1;
   const at::Tensor ids = input_.ids.narrow(0, 0, rows_.count * row).view({rows_.count, row});
@@ -144,17 +156,21 @@ at::Tensor TrainingStep::run_slice(std::size_t slice, std::int64_t number,
     // LibTorch's autocast must not reach the backward pass.
     std::optional<nn::ModelPrecision> precision;
     if (enqueues_) precision.emplace(model_, config_.precision);
-    const StepLoss loss = step_loss(model, ids.narrow(0, rows.first, rows.count), memories[pass],
+    nn::Memory memory = memories[slice][pass];
+    const StepLoss loss = step_loss(model, ids.narrow(0, rows.first, rows.count), memory,
                                     options_of(number, rows), config_);
     precision.reset();
     const at::Tensor of_pass = loss.loss.detach().to(at::kDouble);
     sum = sum.defined() ? sum + of_pass : of_pass;
     if (!at::GradMode::is_enabled()) continue;
-    if (!enqueues_) {
+    if (enqueues_) {
+      (loss.total * loss_scale_.factor()).backward();
+    } else {
       shared_->replicas.backward(slice, loss.total, pass + 1 == slices_[slice].size());
-      continue;
     }
-    (loss.total * loss_scale_.factor()).backward();
+    const at::NoGradGuard no_gradient;
+    overwrite(next_[slice][pass], memory);
+    if (!enqueues_) continue;
     std::vector<at::Tensor> gradients;
     for (const nn::NamedTensor& parameter : parameters().named) {
       gradients.push_back(std::exchange(parameter.tensor.mutable_grad(), at::Tensor()));
@@ -164,16 +180,16 @@ at::Tensor TrainingStep::run_slice(std::size_t slice, std::int64_t number,
   return sum;
 }
 
-at::Tensor TrainingStep::run_slices(std::int64_t number, Memories& memories) {
+at::Tensor TrainingStep::run_slices(std::int64_t number, const Memories& memories) {
   // The rounded copy of the weights serves all slices, in both passes.
   std::optional<nn::ModelPrecision> precision;
   if (!enqueues_) precision.emplace(model_, config_.precision);
-  if (slices_.size() == 1) return run_slice(0, number, memories[0]);  // on all threads
+  if (slices_.size() == 1) return run_slice(0, number, memories);  // on all threads
   std::vector<at::Tensor> losses(slices_.size());
   machine::for_pieces(static_cast<std::int64_t>(slices_.size()), 1,
                       [&](std::int64_t slice, std::int64_t) {
                         const auto index = static_cast<std::size_t>(slice);
-                        losses[index] = run_slice(index, number, memories[index]);
+                        losses[index] = run_slice(index, number, memories);
                       });
   at::Tensor sum = losses.front();
   for (std::size_t slice = 1; slice < losses.size(); ++slice) sum = sum + losses[slice];
@@ -181,14 +197,8 @@ at::Tensor TrainingStep::run_slices(std::int64_t number, Memories& memories) {
 }
 
 void TrainingStep::compute(std::int64_t number) {
-  Memories next = memories_;
-  loss_ = run_slices(number, next);
-  if (enqueues_) {
-    const at::NoGradGuard no_gradient;
-    overwrite(memories_.front().front(), next.front().front());
-  } else {
-    before_ = std::exchange(memories_, std::move(next));
-  }
+  loss_ = run_slices(number, memories_);
+  std::swap(memories_, next_);
 }
 
 void TrainingStep::sum() {
@@ -234,8 +244,7 @@ void TrainingStep::update() {
   sound_.logical_and_(fails.logical_not());
 
   loss_scale_.update(finite_norm);
-  if (!enqueues_ && !applies.item<bool>()) memories_ = before_;
-  before_.clear();
+  if (!enqueues_ && !applies.item<bool>()) std::swap(memories_, next_);
   // This frees memory for the next step. With several processes on GPUs, gradient_ has to stay: if
   // a GPU replays compute(), nothing sets gradient_ again, but sum() still reads it in every step.
   if (!enqueues_ || group_.is_single()) gradient_.clear();

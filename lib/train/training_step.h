@@ -154,10 +154,10 @@ class TrainingStep {
   const nn::FlatTensors& parameters() const { return model_.weights().flat; }
   Memories split(const nn::Memory& own) const;
   nn::StepOptions options_of(std::int64_t number, const RowRange& rows) const;
-  // These return the sum of StepLoss::loss (train/gradients.h), float64, and replace the memories.
-  // Unless gradients are disabled, they run the backward pass, too.
-  at::Tensor run_slice(std::size_t slice, std::int64_t number, std::vector<nn::Memory>& memories);
-  at::Tensor run_slices(std::int64_t number, Memories& memories);
+  // These return the sum of StepLoss::loss (train/gradients.h), float64. Unless gradients are
+  // disabled, they run the backward pass, too, and write the memories of the next step to next_.
+  at::Tensor run_slice(std::size_t slice, std::int64_t number, const Memories& memories);
+  at::Tensor run_slices(std::int64_t number, const Memories& memories);
   at::Tensor gradient_norm() const;
 
   nn::Model& model_;
@@ -169,6 +169,9 @@ class TrainingStep {
   nn::ModelAtLengths at_lengths_;
   Adam adam_;
   Memories memories_;
+  // Between compute() and update() these are the memories before the step; otherwise they are
+  // arbitrary. If steps are enqueued, they share the tensors of memories_.
+  Memories next_;
   std::unique_ptr<Shared> shared_;  // absent if steps are enqueued
   StepInput input_;
   LossScale loss_scale_;
@@ -176,7 +179,6 @@ class TrainingStep {
   at::Tensor loss_;
   Gradient gradient_;
   std::vector<double> squares_;  // of each parameter's gradient, unless steps are enqueued
-  Memories before_;              // the memories before the step, unless steps are enqueued
   // This is the report, on the device. Float64 [7]: steps, loss, gradient norm; then the step that
   // diverged or -1, its loss, its gradient norm, and the largest loss.
   at::Tensor report_;
