@@ -58,11 +58,11 @@ std::vector<Block> blocks_of(const nn::FlatTensors& parameters) {
 }
 
 struct Replicas::Replica {
-  Replica(const nn::ModelAtLengths& original, std::size_t the_slice, GradientExchange& the_exchange)
+  Replica(const nn::ModelAtLengths& original, std::size_t the_slice, const Put& the_put)
       : model(original.model().with_shared_weights()),
         at_lengths(model, original),
         slice(the_slice),
-        exchange(the_exchange),
+        put_gradient(the_put),
         is_put(model.parameters().size()) {
     for (std::size_t index = 0; index < model.parameters().size(); ++index) {
       const at::Tensor& tensor = model.parameters()[index].tensor;
@@ -87,7 +87,7 @@ struct Replicas::Replica {
   };
 
   void put(std::size_t index) {
-    exchange.put(slice, index,
+    put_gradient(slice, index,
                  std::exchange(model.parameters()[index].tensor.mutable_grad(), at::Tensor()));
     is_put[index] = 1;
   }
@@ -95,16 +95,16 @@ struct Replicas::Replica {
   nn::Model model;
   nn::ModelAtLengths at_lengths;
   std::size_t slice;
-  GradientExchange& exchange;
+  const Put& put_gradient;
   std::vector<char> is_put;  // by parameter; several threads write to different elements
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;
   bool last_pass = false;
 };
 
-Replicas::Replicas(const nn::ModelAtLengths& model, std::size_t slices,
-                   GradientExchange& exchange) {
+Replicas::Replicas(const nn::ModelAtLengths& model, std::size_t slices, Put put)
+    : put_(std::move(put)) {
   for (std::size_t slice = 0; slice < slices; ++slice) {
-    replicas_.push_back(std::make_unique<Replica>(model, slice, exchange));
+    replicas_.push_back(std::make_unique<Replica>(model, slice, put_));
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -136,24 +137,27 @@ class GradientExchange {
 };
 
 // Holds one model for each slice of a batch. Each model shares the weights of the trained model but
-// has its own gradients, and puts each gradient into the exchange when this gradient is complete.
+// has its own gradients, and passes each gradient on when it is complete.
 class Replicas {
  public:
-  // Model and exchange must outlive this object. Changes to the model's weights take effect here.
-  Replicas(const nn::ModelAtLengths& model, std::size_t slices, GradientExchange& exchange);
+  // Takes a gradient, as GradientExchange::put() does.
+  using Put = std::function<void(std::size_t slice, std::size_t parameter, at::Tensor gradient)>;
+
+  // The model must outlive this object. Changes to the model's weights take effect here.
+  Replicas(const nn::ModelAtLengths& model, std::size_t slices, Put put);
   ~Replicas();
   Replicas(Replicas&&) = delete;
 
   const nn::ModelAtLengths& of(std::size_t slice) const;
 
   // Runs the backward pass on the calling thread. `loss` comes from the model that of() returns.
-  // The gradients of a slice's passes (accumulation steps) add up. In the last pass,
-  // GradientExchange::put() gets each gradient as soon as it is complete, and nothing else keeps
-  // it.
+  // The gradients of a slice's passes (accumulation steps) add up. In the last pass, Put gets each
+  // gradient as soon as it is complete, and nothing else keeps it.
   void backward(std::size_t slice, const at::Tensor& loss, bool last_pass);
 
  private:
   struct Replica;
+  Put put_;
   std::vector<std::unique_ptr<Replica>> replicas_;
 };
 

@@ -147,7 +147,10 @@ class TrainingStep {
   struct Shared {
     Shared(machine::ProcessGroup& group, const nn::ModelAtLengths& model, std::size_t slices)
         : exchange(group, model.model().weights().flat, slices),
-          replicas(model, slices, exchange) {}
+          replicas(model, slices,
+                   [this](std::size_t slice, std::size_t parameter, at::Tensor gradient) {
+                     exchange.put(slice, parameter, std::move(gradient));
+                   }) {}
     GradientExchange exchange;
     Replicas replicas;
   };
