@@ -189,29 +189,20 @@ static AttentionCost softmax_cost(const Network& network, const Stage& input) {
   const double factors = row_of(network.encoding).has(EncodingRow::kVectors) ? 3 : 2;
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
   const auto queries = static_cast<double>(network.n_head * input.segment_keys());
-  const std::int64_t padded_window = (input.window() + 15) / 16 * 16;
   return {factors * seen_keys(network, input) * d_heads,
-          queries * static_cast<double>(padded_window), 0,
           queries * static_cast<double>(input.window())};
 }
 
 // The products of the keys and values before a block are summed in one matrix, which the queries of
 // the block read. So scores exist only within blocks, for any length of the window.
 //
-// Training keeps four tensors of the window's length: the inputs of the keys' feature map, its
-// results, the same results reordered for the matrix products, and reordered values. It keeps six
-// tensors of the segment's length: the inputs of the queries' feature map, its results, three
-// copies of these results for three matrix products, and the results of attention. It also keeps
-// the sums before each block. Evaluation holds the scores, two tensors for the keys' feature map,
-// and a copy of the values.
+// Evaluation holds the scores, two tensors for the keys' feature map, and a copy of the values.
 static AttentionCost linear_cost(const Network& network, const Stage& input) {
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
   const std::int64_t window = input.window(), segment = input.segment_keys();
   const double scores = static_cast<double>(network.n_head * segment) *
                         static_cast<double>(std::min(segment, kLinearBlock));
-  const std::int64_t blocks = (segment + kLinearBlock - 1) / kLinearBlock;
-  return {static_cast<double>((window + segment) * network.d_head) * d_heads, scores,
-          d_heads * static_cast<double>(4 * window + 6 * segment + blocks * network.d_head),
+  return {static_cast<double>((window + segment) * network.d_head) * d_heads,
           scores + 3 * static_cast<double>(window) * d_heads};
 }
 

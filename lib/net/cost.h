@@ -61,12 +61,8 @@ constexpr std::int64_t kLinearBlock = 64;
 // Holds the cost of the attention of one layer in one step, for one row of the batch. The
 // computation of queries, keys and values is not included.
 struct AttentionCost {
-  double products = 0;     // multiplications
-  double kept_scores = 0;  // scores that the backward pass reads; dropatt applies to them
-  // In addition to scores, the backward pass of linear attention reads this number of elements:
-  // copies of queries, keys and values, and sums of products. Softmax attention has 0.
-  double kept_features = 0;
-  double held = 0;  // elements that evaluation holds at once
+  double products = 0;  // multiplications
+  double held = 0;      // elements that evaluation holds at once
 };
 
 // Returns the cost for the layer that reads the states of `input`.

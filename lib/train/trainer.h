@@ -18,7 +18,7 @@
 #include "shard/multi_reader.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
-#include "train/estimate.h"
+#include "train/memory_trial.h"
 #include "train/run_folder.h"
 #include "train/state.h"
 #include "train/streams.h"
@@ -146,9 +146,9 @@ class TrainingRun {
   shard::MultiReader& validation_data_;
   Streams streams_;
   RunFolder folder_;
-  std::filesystem::path resumed_;  // the checkpoint to continue from; empty: there is none
-  const TrainingTask task_;        // `slices` and `passes` of its config are those of with_slices()
-  MemoryEstimate memory_;          // estimated before any of it is allocated
+  std::filesystem::path resumed_;         // the checkpoint to continue from; empty: there is none
+  std::optional<TrainingMemory> memory_;  // absent on GPUs, and if more is needed than available
+  const TrainingTask task_;  // `slices` and `passes` of its config are those of with_slices()
   net::ModelFile description_;
   const std::string unit_;  // unit_of_tokens() of the data
   TrainedNetwork trained_;

@@ -15,6 +15,7 @@
 #include "base/resources.h"
 #include "base/strings.h"
 #include "machine/device.h"
+#include "machine/tensor_memory.h"
 #include "net/context.h"
 #include "shard/same_vocabulary.h"
 #include "train/trainer.h"
@@ -166,29 +167,59 @@ static TrainingConfig own_config(const TrainingTask& task) {
   return config;
 }
 
-// Warns if the run may not fit into memory, and advises more passes if they help.
-static void warn_of_memory(const net::Network& network, TrainingConfig config, int threads,
-                           const EstimatedData& data, std::int64_t known, std::int64_t available) {
-  const MemoryEstimate estimate = estimate_memory(network, config, threads, data);
-  const std::int64_t needed = estimate.total() - estimate.process, before = config.passes;
-  if (needed <= available) return;
-  config.passes = choose_passes(network, config, threads, data.frame_bytes, available);
-  const bool helps =
-      config.passes > before && fits(network, config, threads, data.frame_bytes, available);
-  log_warning(
-      "this process needs about {} of memory, more than nine tenths of the {} available: the "
-      "system may kill it; {}",
-      human_bytes(needed), human_bytes(known),
-      helps ? fmt::format("give --set passes={}", config.passes)
-            : "use a smaller batch, shorter lengths or a smaller network");
+// Chooses the numbers of slices (micro-batches) and passes (accumulation steps of each) that are 0
+// in `config`, and returns the memory that the run then needs, or nothing if it needs more than
+// `limit` bytes.
+static std::optional<TrainingMemory> divide(const TrainingTask& task, TrainingConfig& config,
+                                            std::int64_t validation_tokens, std::int64_t limit,
+                                            std::int64_t known) {
+  const int threads = at::get_num_threads();
+  MemoryTrial trial(task.network, config, threads, limit);
+  const auto fits = [&](std::int64_t passes) {
+    return trial.step(config.slices, passes).has_value();
+  };
+  const auto fewest_passes = [&] {
+    return choose_passes((config.batch - 1) / config.slices + 1, fits);
+  };
+  const bool chooses_slices = config.slices == 0, chooses_passes = config.passes == 0;
+  if (chooses_slices) {
+    config.slices = choose_slices(config.batch, task.network.lengths.segment, threads);
+    if (!task.group->is_single()) {
+      // choose_slices() gives two slices to one thread, so that one thread adds up gradients in the
+      // same order as two. Several processes use another order anyway. So one thread takes one
+      // slice here: its matrix products are larger, and faster.
+      config.slices = std::min<std::int64_t>(config.slices, threads);
+    }
+  }
+  if (chooses_passes) config.passes = fewest_passes();
+  // Each slice has gradients of its own, which passes do not reduce. So if the run does not fit
+  // into memory even with one row per pass, fewer slices are used.
+  while (chooses_slices && config.slices > 2 && !fits(config.passes)) {
+    config.slices /= 2;
+    if (chooses_passes) config.passes = fewest_passes();
+  }
+  std::optional<TrainingMemory> memory = trial.step(config.slices, config.passes);
+  const bool steps_fit = memory.has_value();
+  if (steps_fit) memory = trial.with_validation(*memory, validation_tokens);
+  if (!memory) {
+    const std::int64_t passes = steps_fit ? config.passes : fewest_passes();
+    log_warning(
+        "this process needs more than nine tenths of the {} of memory available: the system may "
+        "kill it; {}",
+        human_bytes(known),
+        !steps_fit && fits(passes) ? fmt::format("give --set passes={}", passes)
+                                   : "use a smaller batch, shorter lengths or a smaller network");
+  }
+  return memory;
 }
 
-// Sets the numbers of slices (micro-batches) and passes (accumulation steps of each) if the task's
-// configuration leaves them open (0). A resume takes the numbers of its checkpoint, so that
-// gradients are added up in the same order as before. Otherwise this process chooses the numbers
-// for its machine. In a group, all processes take the numbers of the first process.
+// Sets the numbers of slices and passes, and measures the memory that the run will need. A resume
+// takes the numbers of its checkpoint, so that gradients are added up in the same order as before.
+// Otherwise this process chooses the numbers for its machine. In a group, all processes take the
+// numbers of the first process.
 static TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
-                                const EstimatedData& data) {
+                                std::int64_t frame_bytes, std::int64_t validation_tokens,
+                                std::optional<TrainingMemory>& memory) {
   // A GPU computes all rows at once.
   if (!task.compute.device.is_cpu()) return task;
   TrainingConfig config = own_config(task);
@@ -198,30 +229,17 @@ static TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
     if (config.slices == 0) config.slices = saved.integer("slices", 0);
     if (config.passes == 0) config.passes = saved.integer("passes", 0);
   }
-  const int threads = at::get_num_threads();
   const std::int64_t known = available_bytes() / task.group->local_size();
   // A tenth is left for the system's cache of files.
   const std::int64_t available =
       known == 0 ? std::numeric_limits<std::int64_t>::max() : known - known / 10;
-  if (config.slices == 0) {
-    config.slices = choose_slices(config.batch, task.network.lengths.segment, threads);
-    if (!task.group->is_single()) {
-      // choose_slices() gives two slices to one thread, so that one thread adds up gradients in the
-      // same order as two. Several processes use another order anyway. So one thread takes one
-      // slice here: its matrix products are larger, and faster.
-      config.slices = std::min<std::int64_t>(config.slices, threads);
-    }
-    // Each slice has gradients of its own, which passes do not reduce. So if the run does not fit
-    // into memory even with one row per pass, fewer slices are used.
-    while (config.slices > 2 &&
-           !fits(task.network, with_most_passes(config), threads, data.frame_bytes, available)) {
-      config.slices /= 2;
-    }
+  const std::int64_t data = config.batch * frame_bytes;
+  memory = divide(task, config, validation_tokens, available - data, known);
+  machine::return_freed_memory();
+  if (memory) {
+    memory->process = resident_bytes();
+    memory->data = data;
   }
-  if (config.passes == 0) {
-    config.passes = choose_passes(task.network, config, threads, data.frame_bytes, available);
-  }
-  warn_of_memory(task.network, config, threads, data, known, available);
   task.config.slices = task.group->from_first(config.slices);
   task.config.passes = task.group->from_first(config.passes);
   return task;
@@ -247,9 +265,10 @@ static void log_network(const net::Network& network, std::int64_t parameters) {
            compressed, with_thousands(context.minimum), with_thousands(context.maximum));
 }
 
-// Logs "2 slices of up to 64 rows, each in 1 pass" or "each in up to 3 passes", and the estimated
+// Logs "2 slices of up to 64 rows, each in 1 pass" or "each in up to 3 passes", and the measured
 // memory.
-static void log_division(const TrainingConfig& config, const MemoryEstimate& memory) {
+static void log_division(const TrainingConfig& config,
+                         const std::optional<TrainingMemory>& memory) {
   const std::vector<Slice> slices = split_rows(config.batch, config.slices, config.passes);
   std::int64_t rows = 0;
   std::size_t passes = 0;
@@ -260,12 +279,13 @@ static void log_division(const TrainingConfig& config, const MemoryEstimate& mem
   log_info("{} of up to {}, each in {}", counted(static_cast<std::int64_t>(slices.size()), "slice"),
            counted(rows, "row"),
            passes == 1 ? std::string("1 pass") : fmt::format("up to {} passes", passes));
+  if (!memory) return;
   log_info(
-      "memory estimated: {} ({} for the program, {} for weights and optimizer, {} for memories, {} "
-      "for data; {} for gradients and {} for activations, or {} for validation if that is more)",
-      human_bytes(memory.total()), human_bytes(memory.process), human_bytes(memory.parameters),
-      human_bytes(memory.memories), human_bytes(memory.data), human_bytes(memory.gradients),
-      human_bytes(memory.activations), human_bytes(memory.validation));
+      "memory needed: {} ({} for the program, {} for weights and optimizer, {} for memories, {} "
+      "for data; {} for a step, or {} for validation if that is more)",
+      human_bytes(memory->total()), human_bytes(memory->process), human_bytes(memory->weights),
+      human_bytes(memory->memories), human_bytes(memory->data), human_bytes(memory->step),
+      human_bytes(memory->validation));
 }
 
 TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
@@ -275,17 +295,11 @@ TrainingRun::TrainingRun(const TrainingTask& task, shard::MultiReader& data,
                task.group->share_of(task.config.batch)),
       folder_(task.run, task.start, !task.is_first()),
       resumed_(find_checkpoint(task)),
-      task_(with_slices(task, resumed_, {data.frame_bytes(), validation.tokens()})),
-      memory_(estimate_memory(task.network, own_config(task_), at::get_num_threads(),
-                              {data.frame_bytes(), validation.tokens()})),
+      task_(with_slices(task, resumed_, data.frame_bytes(), validation.tokens(), memory_)),
       description_(describe(task_, data)),
       unit_(unit_of_tokens(data.vocabulary().type)),
       trained_(task.network, task_.config, task.compute, *task.group),
       line_("training", "steps", task.config.steps) {
-  if (!task.group->is_single()) {
-    // The exchange between processes counts as one more gradient of every parameter.
-    memory_.gradients += trained_.model().parameter_count() * std::int64_t{sizeof(float)};
-  }
   state_.data = identity_of(data);
   state_.validation = identity_of(validation);
 }

@@ -15,19 +15,21 @@
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/resources.h"
 #include "machine/device.h"
+#include "machine/tensor_memory.h"
 #include "machine/threads.h"
 #include "net/cost.h"
 #include "net/model_file.h"
 #include "scratch_folder.h"
 #include "shard/pack_writer.h"
-#include "train/estimate.h"
 #include "train/gradients.h"
+#include "train/memory_trial.h"
 #include "train/training_step.h"
 
 namespace {
@@ -186,8 +188,11 @@ class Training {
 
 double predicted_mebibytes(const Shape& shape, int threads) {
   const ql::train::TrainingConfig config = make_config(shape);
-  const auto bytes = ql::train::estimate_memory(shape.network, config, threads).total();
-  return static_cast<double>(bytes) / kMebibyte;
+  constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+  const auto memory = ql::train::MemoryTrial(shape.network, config, threads, kNoLimit)
+                          .step(config.slices, config.passes);
+  ql::machine::return_freed_memory();
+  return static_cast<double>(memory->total() + ql::resident_bytes()) / kMebibyte;
 }
 
 constexpr std::int64_t kProduct = 1024;
