@@ -2,6 +2,7 @@
 
 #include <tuple>
 
+#include "base/atomic_file.h"
 #include "base/log.h"
 #include "base/rows.h"
 #include "base/tool.h"
@@ -96,9 +97,10 @@ std::string agreement(const std::optional<net::ContextLength>& paper,
 TableText make_table(const Options& options) {
   // The rows of a plan are sorted by operations and states.
   if (options.command().name == "plan") {
-    return table_of(options, {"arch", "segment", "memory", "flops_per_token", "memory_states",
-                              "scales", "output_layers", "rate", "compressed_memory", "min", "max",
-                              "parameters", "memory_bytes", "training_flops_per_token"});
+    return table_of(options,
+                    {"arch", "segment", "memory", "flops_per_token", "memory_states", "scales",
+                     "output_layers", "rate", "compressed_memory", "min", "max", "parameters",
+                     "memory_bytes", "training_flops_per_token", "relative_cost"});
   }
   return table_of(
       options, {"arch", "segment", "memory", "compressed_memory", "min", "max", "mean", "paper_min",
@@ -137,8 +139,10 @@ void add_measured(const Request& request, std::vector<Row>& rows, const Options&
   for (std::size_t i = 0; i < rows.size(); ++i) add_lengths(rows[i], measured[i]);
 }
 
-void add_bytes(Row& row) {
+// Adds the columns of qlctx plan. `unit` is the cost of the network of --relative-to, or 0.
+void add_plan(Row& row, double unit) {
   row.more["memory_bytes"] = row.cost.memory_numbers * static_cast<std::int64_t>(sizeof(float));
+  row.more["relative_cost"] = unit > 0 ? Json(row.cost.training_flops_per_token / unit) : Json();
 }
 
 // Returns a row with all columns, of a small network.
@@ -154,7 +158,7 @@ Row example_row(bool of_plan) {
           "exact",
           net::cost(network, lengths)};
   if (of_plan) {
-    add_bytes(row);
+    add_plan(row, 0);
   } else {
     add_lengths(row, net::exact_lengths(row.geometry));
   }
@@ -209,39 +213,65 @@ std::string render(const std::vector<Row>& rows, const Options& options) {
 
 namespace {
 
-std::vector<net::Plan> find_plans(const Search& search, const Options& options) {
-  const std::int64_t context = options.integer("context");
+std::vector<net::Plan> find_plans(const Search& search, const Goal& goal, const Options& options) {
   const std::vector<std::int64_t> segments = options.integers("segment");
+  const auto limit = static_cast<std::size_t>(options.integer("limit"));
   std::vector<net::Plan> all;
   std::vector<std::string> without;
   for (const Family& family : search) {
-    const std::vector<net::Plan> plans = net::cheapest_plans(family.networks, context, segments);
-    const auto found = static_cast<std::int64_t>(plans.size());
-    all.insert(all.end(), plans.begin(), plans.begin() + std::min(options.integer("limit"), found));
+    const std::vector<net::Plan> plans =
+        goal.context > 0 ? net::cheapest_plans(family.networks, goal.context, segments)
+                         : net::longest_plans(family.networks, goal.operations, limit, segments);
+    all.insert(all.end(), plans.begin(), plans.begin() + std::min(limit, plans.size()));
     if (plans.empty()) without.push_back(family.name);
   }
   const std::string names = fmt::format("{}", fmt::join(without, ", "));
   const std::string nothing =
-      fmt::format("no network reaches a minimum context length of {}", with_thousands(context));
+      goal.context > 0
+          ? fmt::format("no network reaches a minimum context length of {}",
+                        with_thousands(goal.context))
+          : fmt::format(
+                "no network that sees past tokens trains with at most {} operations per token",
+                with_thousands(static_cast<std::int64_t>(goal.operations)));
   if (all.empty()) {
     throw Error(names, nothing,
-                "possible reasons: no memory (multiscale, vanilla), a small attention_window, "
-                "fewer --layers than scales, or a --segment that is not a multiple of the "
-                "coarsest granularity (in a compressive network, of the compression rate)");
+                fmt::format("possible reasons: {}no memory (multiscale, vanilla), {}fewer --layers "
+                            "than scales, or a --segment that is not a multiple of the coarsest "
+                            "granularity (in a compressive network, of the compression rate)",
+                            goal.context > 0 ? "" : "too small a cost, ",
+                            goal.context > 0 ? "a small attention_window, " : ""));
   }
   if (!without.empty()) log_info("{}: {}", names, nothing);
-  std::stable_sort(all.begin(), all.end(), [](const net::Plan& a, const net::Plan& b) {
-    return std::tie(a.cost.forward_flops_per_token, a.cost.memory_states) <
-           std::tie(b.cost.forward_flops_per_token, b.cost.memory_states);
+  std::stable_sort(all.begin(), all.end(), [&](const net::Plan& a, const net::Plan& b) {
+    // With a goal of operations the contexts differ, and longer ones come first.
+    const std::int64_t longer = goal.context > 0 ? 0 : b.context.minimum - a.context.minimum;
+    return std::tie(longer, a.cost.forward_flops_per_token, a.cost.memory_states) <
+           std::make_tuple(std::int64_t{0}, b.cost.forward_flops_per_token, b.cost.memory_states);
   });
   return all;
 }
 
-Row row_of(const net::Plan& plan) {
+Row row_of(const net::Plan& plan, double unit) {
   net::Geometry geometry = net::make_geometry(plan.network, plan.lengths);
   Row row{plan.network, true, std::move(geometry), plan.context, "exact", plan.cost};
-  add_bytes(row);
+  add_plan(row, unit);
   return row;
+}
+
+// Writes the preset of --write: the network and the lengths of `row`, trained as `preset` is. A
+// step gets as many tokens as in `preset`, so that equal steps have costs that can be compared.
+void write_preset(const Row& row, net::Preset preset, const Options& options) {
+  if (Json& training = preset.training; training.contains("batch")) {
+    const auto tokens =
+        training["batch"].get<double>() * static_cast<double>(preset.network.lengths.segment);
+    const auto segment = static_cast<double>(row.geometry.lengths.segment);
+    training["batch"] = std::max<std::int64_t>(1, std::llround(tokens / segment));
+  }
+  preset.about = fmt::format("qlctx plan: {}, at least {} tokens of context",
+                             net::to_short_text(row.network.architecture), row.context.minimum);
+  preset.network = row.network;
+  preset.network.lengths = row.geometry.lengths;
+  write_file_atomically(options.text("write"), dump_json(net::preset_to_json(preset)));
 }
 
 }  // namespace
@@ -249,10 +279,13 @@ Row row_of(const net::Plan& plan) {
 std::string plan(const Options& options) {
   // The search may take minutes, so the columns are checked first.
   make_table(options).check(row_to_json(example_row(/*of_plan=*/true)));
+  const Search search = make_search(options);
+  const Goal goal = make_goal(options, search);
   std::vector<Row> rows;
-  for (const net::Plan& found : find_plans(make_search(options), options)) {
-    rows.push_back(row_of(found));
+  for (const net::Plan& found : find_plans(search, goal, options)) {
+    rows.push_back(row_of(found, goal.unit));
   }
+  if (options.given("write")) write_preset(rows.front(), base_preset(options), options);
   return render(rows, options);
 }
 

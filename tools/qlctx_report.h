@@ -10,6 +10,7 @@
 #include "net/context.h"
 #include "net/cost.h"
 #include "net/geometry.h"
+#include "net/model_file.h"
 #include "net/network.h"
 
 namespace ql::ctx {
@@ -45,6 +46,21 @@ using Search = std::vector<Family>;
 
 // Returns what the command line of qlctx plan asks about. Throws errors as make_request() does.
 Search make_search(const Options& options);
+
+// Holds what a plan has to reach: a context, or the longest context for these operations.
+struct Goal {
+  std::int64_t context = 0;  // tokens; 0 for a goal of operations
+  double operations = 0;     // of a training, per token
+  double unit = 0;           // such operations of the network of --relative-to; 0 without it
+};
+
+// Returns the goal of qlctx plan. Throws errors as make_request() does, and UsageError when costs
+// are compared and a network of `search` has no vocab_size.
+Goal make_goal(const Options& options, const Search& search);
+
+// Returns the preset, or the checkpoint as one, from which the searched networks have their sizes.
+// Returns an empty preset if the command line has the sizes.
+net::Preset base_preset(const Options& options);
 
 // Returns, for each combination of lengths, the context length at each position of a segment,
 // measured (nn/measure.h) with the checkpoint's weights or with random weights. Runs qlctx-measure,
@@ -83,9 +99,10 @@ std::string render(const std::vector<Row>& rows, const Options& options);
 // (net/geometry.h); qlctx(1) lists the keys. Throws UsageError for a position outside the segment.
 Json cone_to_json(const Row& row, std::int64_t position);
 
-// Finds plans, networks with lengths that reach a given context, the cheapest first. Returns them
-// in the format that --format names. Throws errors as make_request() does, and Error when no
-// geometry reaches the context.
+// Finds plans: networks with lengths that reach a given context, the cheapest first, or those with
+// the longest context for a given cost. Returns them in the format that --format names, and writes
+// the preset of --write. Throws errors as make_request() does, and Error when no geometry reaches
+// the goal.
 std::string plan(const Options& options);
 
 }  // namespace ql::ctx

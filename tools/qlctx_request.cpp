@@ -69,11 +69,11 @@ void check_convolution(const Options& options, bool compressive) {
   }
 }
 
-// Returns true if --preset is given, or --model names a preset, as qltrain --model may.
-bool has_preset(const Options& options) {
-  if (options.given("preset")) return true;
+// Returns true if --`source` names a preset, as --preset always does, and qltrain --model may.
+bool names_preset(const Options& options, const std::string& source) {
+  if (source == "preset") return true;
   std::error_code unknown;
-  const std::filesystem::path file = preset_file(options.text("model"));
+  const std::filesystem::path file = preset_file(options.text(source));
   if (!std::filesystem::is_regular_file(file, unknown)) return false;  // a pipe is read only once
   const Json json = read_json(file);
   return json.is_object() && json.value("format", Json()) == "ql-preset";
@@ -86,7 +86,7 @@ void refuse_beside_file(const Options& options, const std::string& source,
   const std::string what = "given together with --" + source;
   const char* const remedy = "the file describes the network: leave one of them out";
   options.refuse(names, "--{}", what, remedy);
-  const bool preset = has_preset(options);
+  const bool preset = names_preset(options, source);
   std::vector<std::string> surplus;
   for (const Option& size : size_options()) {
     if (!preset || size.name != "vocab-size") surplus.push_back(size.name);
@@ -138,7 +138,7 @@ Request request_from_file(const Options& options, const std::string& source) {
   refuse_beside_file(options, source, {"arch", "scales", "layers", "output-layers", "rate"});
   Request request;
   request.has_sizes = true;
-  if (has_preset(options)) {
+  if (names_preset(options, source)) {
     request.network = network_of_preset(options, source);
     return request;
   }
@@ -254,12 +254,25 @@ net::Network paper_sizes() {
   return network;
 }
 
+net::Network network_of_file(const Options& options, const std::string& source) {
+  return names_preset(options, source) ? network_of_preset(options, source)
+                                       : net::read_model_file(options.text(source)).network;
+}
+
+// Returns the option that names the file with the sizes of the searched networks, or "".
+std::string source_of_sizes(const Options& options) {
+  for (const char* source : {"model", "preset"}) {
+    if (options.given(source)) return source;
+  }
+  const bool sizes = std::any_of(kNeededSizes.begin(), kNeededSizes.end(),
+                                 [&](const std::string& name) { return options.given(name); });
+  return options.given("relative-to") && !sizes ? "relative-to" : "";
+}
+
 // The network is not changed: the search varies only its lengths.
 Search search_of_model(const Options& options) {
   refuse_beside_file(options, "model", {"preset", "arch", "layers", "rate"});
-  const net::Network network = has_preset(options)
-                                   ? network_of_preset(options, "model")
-                                   : net::read_model_file(options.text("model")).network;
+  const net::Network network = network_of_file(options, "model");
   note_vocabulary(network);
   return {{net::to_short_text(network.architecture), {network}}};
 }
@@ -267,9 +280,9 @@ Search search_of_model(const Options& options) {
 Search search_of_family(const Options& options) {
   net::Network network;
   std::int64_t layers = options.integer("layers");
-  if (options.given("preset")) {
-    refuse_beside_file(options, "preset", {});
-    network = network_of_preset(options, "preset");
+  if (const std::string source = source_of_sizes(options); !source.empty()) {
+    refuse_beside_file(options, source, {});
+    network = network_of_file(options, source);
     layers = options.given("layers") ? layers : network.layers();
   } else if (!read_sizes(options, network)) {
     log_info(
@@ -305,6 +318,48 @@ Search search_of_family(const Options& options) {
 
 Search make_search(const Options& options) {
   return options.given("model") ? search_of_model(options) : search_of_family(options);
+}
+
+Goal make_goal(const Options& options, const Search& search) {
+  const std::vector<std::string> goals{"context", "cost", "budget"};
+  const auto given = [&](const std::string& name) { return options.given(name); };
+  const auto first = std::find_if(goals.begin(), goals.end(), given);
+  if (first == goals.end()) {
+    throw UsageError("", "no goal is given",
+                     "give --context, --cost with --relative-to, or --budget");
+  }
+  options.refuse({first + 1, goals.end()}, "--{}", "given together with --" + *first,
+                 "leave one of them out");
+  Goal goal;
+  const auto check_vocabulary = [](const net::Network& network) {
+    if (network.vocab_size > 0) return;
+    throw UsageError("--vocab-size", "is missing",
+                     "costs are compared with the softmax included: give the number of entries in "
+                     "the vocabulary");
+  };
+  if (given("relative-to")) {
+    const net::Network network = network_of_file(options, "relative-to");
+    check_vocabulary(network);
+    goal.unit = net::cost(network, network.lengths).training_flops_per_token;
+  } else if (given("cost")) {
+    throw UsageError("--relative-to", "is missing",
+                     "give the preset or checkpoint whose cost is 1");
+  }
+  if (given("context")) goal.context = options.integer("context");
+  if (given("cost")) goal.operations = options.real("cost") * goal.unit;
+  if (given("budget")) goal.operations = static_cast<double>(options.integer("budget"));
+  if (goal.unit > 0 || goal.operations > 0) {
+    for (const Family& family : search) {
+      for (const net::Network& network : family.networks) check_vocabulary(network);
+    }
+  }
+  return goal;
+}
+
+net::Preset base_preset(const Options& options) {
+  const std::string source = source_of_sizes(options);
+  return source.empty() ? net::Preset()
+                        : net::read_preset(preset_file(options.text(source)), {}, {});
 }
 
 }  // namespace ql::ctx

@@ -48,10 +48,24 @@ static Command unnamed_command() {
 
 static Command plan_command() {
   const std::vector<Option> searched{
-      required(make_integer("context",
-                            "Tokens that every output state must reach back: the exact minimum "
-                            "over the positions of a segment is at least N.",
-                            "", 1, net::kMaxPlannedContext)),
+      make_integer("context",
+                   "Tokens that every output state must reach back: the exact minimum over the "
+                   "positions of a segment is at least N. This option, --cost or --budget is "
+                   "required.",
+                   "", 1, net::kMaxPlannedContext),
+      make_real("cost", "FACTOR",
+                "Search the longest contexts of networks whose training takes at most FACTOR times "
+                "the operations per token of the network of --relative-to, softmax included.",
+                "", 1e-6, 1e6),
+      offering(preset_names,
+               make_option("relative-to", OptionType::kFile, "CHECKPOINT|PRESET",
+                           "The network whose training costs 1, at its training lengths. Without "
+                           "--model, --preset and sizes, its sizes and number of layers are those "
+                           "of the searched networks.")),
+      make_integer("budget",
+                   "Search the longest contexts of networks whose training takes at most N "
+                   "operations per token, softmax included.",
+                   "", 1),
       repeatable(without_default(make_choice(
           "arch", "NAME", "Search this architecture; default: all.", ctx::kArchitectures))),
       offering(preset_names,
@@ -63,26 +77,31 @@ static Command plan_command() {
                                          "preset: a file, or the name of an installed one.")),
       make_integer("layers",
                    "Number of layers of every network, all scales and the output block together. "
-                   "With --preset the default is the preset's number.",
+                   "With --preset or --relative-to the default is the number of that network.",
                    "8", 1, 64),
       make_integers("rate", "C,...", "Compression rates to try.", "2", 2, net::kMaxRate),
       make_integers("segment", "N,...",
                     "Segment lengths to try; default: a grid of lengths up to the context.", "", 1,
-                    net::kMaxLength)};
+                    net::kMaxLength),
+      make_option("write", OptionType::kFile, "FILE",
+                  "Write the network of the first row as a preset for qltrain --model. How it is "
+                  "trained comes from the preset or checkpoint that gives the sizes.")};
   const std::vector<Option> printed{
       make_integer("limit", "Print at most N rows for each architecture.", "5", 1),
       make_choice("format", "NAME", "Print tab-separated columns under a header, or JSON.",
                   {"tsv", "json"}),
       columns_option([] { return ctx::column_names(/*of_plan=*/true); })};
   return {"plan",
-          "geometries that reach a context length, the cheapest first",
+          "the cheapest networks for a context, the farthest for a cost",
           "",
           joined(joined(searched, ctx::size_options()), printed),
           {{"qlctx plan --context 1000", "networks of 8 layers that look back 1000 tokens"},
            {"qlctx plan --context 300 -m runs/ql/best",
             "the lengths by which a trained network looks back 300 tokens"},
            {"qlctx plan --context 4k --arch ql --arch xl --layers 12 --rate 2,4",
-            "two architectures of 12 layers"}}};
+            "two architectures of 12 layers"},
+           {"qlctx plan --cost 1.2 --relative-to runs/ql/best --write far.json",
+            "the longest context for a fifth more operations than runs/ql, as a preset"}}};
 }
 
 ToolTable qlctx_table() {

@@ -240,25 +240,29 @@ static void apply_override(const std::string& assignment,
   (of_network ? network : training)[key] = value_from_text(key, assignment.substr(equals + 1));
 }
 
-// Makes a preset from a checkpoint. The function leaves out keys that the data or the machine
-// decide. It also leaves out d_embed and tie_projs if they have their defaults, which depend on
-// other keys.
-static void preset_from_checkpoint(Json& json, const std::filesystem::path& file) {
-  const ModelFile model = read_model_file(file);
-  Json network = network_to_json(model.network), training = model.training;
+Json preset_to_json(const Preset& preset) {
+  Json network = network_to_json(preset.network);
   network.erase("vocab_size");
-  Network defaults = model.network;
+  Network defaults = preset.network;
   defaults.d_embed = 0;
   defaults.tie_projs.clear();
   const Json by_default = network_to_json(defaults);
   for (const char* key : {"d_embed", "tie_projs"}) {
     if (network.value(key, Json()) == by_default.value(key, Json())) network.erase(key);
   }
+  Json json = {{"format", "ql-preset"}, {"version", kPresetVersion}};
+  if (!preset.about.empty()) json["about"] = preset.about;
+  json["network"] = network;
+  json["training"] = preset.training;
+  return json;
+}
+
+// Makes a preset from a checkpoint. The function leaves out keys that the machine decides.
+static Json preset_from_checkpoint(const std::filesystem::path& file) {
+  const ModelFile model = read_model_file(file);
+  Json training = model.training;
   for (const char* key : {"slices", "passes"}) training.erase(key);
-  json = {{"format", "ql-preset"},
-          {"version", kPresetVersion},
-          {"network", network},
-          {"training", training}};
+  return preset_to_json({"", model.network, training});
 }
 
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
@@ -274,7 +278,7 @@ Preset read_preset(const std::filesystem::path& path, const std::vector<std::str
   const std::filesystem::path file = model_file_of(path);
   Json json = read_json(file);
   if (json.is_object() && json.value("format", Json()) == "ql-model") {
-    preset_from_checkpoint(json, file);
+    json = preset_from_checkpoint(file);
   }
   const JsonObject object(json, file.string());
   object.check_format("ql-preset", kPresetVersion);

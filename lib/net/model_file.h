@@ -63,6 +63,9 @@ struct Preset {
   Network network;
   Json training = Json::object();
 };
+// Returns the preset's file. Leaves out vocab_size, which the data decide, and keys that have
+// defaults that depend on other keys.
+Json preset_to_json(const Preset& preset);
 // Reads a preset, or makes one from a checkpoint folder or its model.json. A preset made from a
 // checkpoint leaves out the vocabulary's size, which the data decide, and the division of the work,
 // which the machine decides. `network` of a preset may lack vocab_size. `overrides` are KEY=VALUE

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -36,9 +37,10 @@ std::vector<std::int64_t> grid(std::int64_t unit, std::int64_t minimum, std::int
   for (std::int64_t power = 1; lengths.empty() || lengths.back() < enough; power *= 2) {
     for (const std::int64_t value : {power, power + power / 2}) {
       const std::int64_t length = value * unit;
-      const bool new_value = value == power || power > 1;
       if (length > kMaxLength) return lengths;
-      if (new_value && length >= minimum && (lengths.empty() || lengths.back() < enough)) {
+      const bool wanted =
+          lengths.empty() || (lengths.back() < enough && lengths.back() < length);  // 1 comes twice
+      if (wanted && length >= minimum) {
         lengths.push_back(length);
       }
     }
@@ -140,6 +142,22 @@ std::vector<Chain> chains_of(const Network& network, std::int64_t context,
   return chains;
 }
 
+std::vector<Chain> chains_of(const std::vector<Network>& networks, std::int64_t context,
+                             const std::vector<std::int64_t>& segments) {
+  std::vector<Chain> chains;
+  for (const Network& network : networks) {
+    check_for_stop();
+    network.check();
+    // A network without a memory cannot reach `context`, because the first position of a segment
+    // sees no earlier token.
+    if (keeps_memory(network.architecture)) {
+      const std::vector<Chain> own = chains_of(network, context, segments);
+      chains.insert(chains.end(), own.begin(), own.end());
+    }
+  }
+  return chains;
+}
+
 // Returns an upper bound of the exact context. The bound is fast to compute. Exact context lengths
 // take long when many layers have limited windows.
 double most_context(const Geometry& geometry) {
@@ -180,6 +198,27 @@ void search(const Chain& chain, std::int64_t context, Front& front) {
       return;
     }
   }
+}
+
+// Lengths that a training can pay for, with an upper bound of their context.
+struct Candidate {
+  const Network* network = nullptr;
+  Lengths lengths;
+  Cost price;
+  double most_context = 0;
+};
+
+// Returns the last lengths of `chain`, which have the longest context, that need at most
+// `operations` and have at most kMaxPlannedContext.
+std::optional<Candidate> last_affordable(const Chain& chain, double operations) {
+  std::optional<Candidate> last;
+  for (const Lengths& lengths : chain.lengths) {
+    const Cost price = cost(*chain.network, lengths);
+    const double most = most_context(make_geometry(*chain.network, lengths));
+    if (price.training_flops_per_token > operations || most > kMaxPlannedContext) break;
+    last = {chain.network, lengths, price, most};
+  }
+  return last;
 }
 
 // Resets the settings that the network's architecture does not allow, and always scale_widths.
@@ -239,17 +278,7 @@ std::vector<Plan> cheapest_plans(const std::vector<Network>& networks, std::int6
     throw ConfigError("context",
                       fmt::format("expected 1 to {}, found {}", kMaxPlannedContext, context));
   }
-  std::vector<Chain> chains;
-  for (const Network& network : networks) {
-    check_for_stop();
-    network.check();
-    // A network without a memory cannot reach `context`, because the first position of a segment
-    // sees no earlier token.
-    if (keeps_memory(network.architecture)) {
-      const std::vector<Chain> own = chains_of(network, context, segments);
-      chains.insert(chains.end(), own.begin(), own.end());
-    }
-  }
+  std::vector<Chain> chains = chains_of(networks, context, segments);
   // Each chain is a series of lengths for one network. Cheap chains are searched first: when the
   // others follow, many of their lengths cost more than a known plan, and search() does not compute
   // the exact context of these lengths, which takes longest.
@@ -259,6 +288,50 @@ std::vector<Plan> cheapest_plans(const std::vector<Network>& networks, std::int6
   Front front;
   for (const Chain& chain : chains) search(chain, context, front);
   return front.cheapest_first();
+}
+
+std::vector<Plan> longest_plans(const std::vector<Network>& networks, double operations,
+                                std::size_t limit, const std::vector<std::int64_t>& segments) {
+  std::vector<Candidate> candidates;
+  for (const Chain& chain : chains_of(networks, kMaxPlannedContext, segments)) {
+    check_for_stop();
+    if (const auto last = last_affordable(chain, operations)) candidates.push_back(*last);
+  }
+  // Exact contexts take longest to compute, so those that can be longest come first: most others
+  // then need none.
+  std::stable_sort(
+      candidates.begin(), candidates.end(),
+      [](const Candidate& a, const Candidate& b) { return a.most_context > b.most_context; });
+  const auto training = [](const Plan& plan) { return plan.cost.training_flops_per_token; };
+  std::vector<Plan> longest;  // none dominates another; the longest context comes first
+  for (const Candidate& candidate : candidates) {
+    check_for_stop();
+    const auto longer = [&](const Plan& plan) {
+      return static_cast<double>(plan.context.minimum) > candidate.most_context;
+    };
+    if (longest.size() >= limit && longer(longest[limit - 1])) break;
+    const Plan plan{*candidate.network, candidate.lengths,
+                    exact_context(*candidate.network, candidate.lengths), candidate.price};
+    const auto dominates = [&](const Plan& a, const Plan& b) {
+      if (a.context.minimum < b.context.minimum || training(a) > training(b)) return false;
+      return a.context.minimum > b.context.minimum || training(a) < training(b) || preferred(a, b);
+    };
+    if (plan.context.minimum < 1 ||
+        std::any_of(longest.begin(), longest.end(),
+                    [&](const Plan& other) { return dominates(other, plan); })) {
+      continue;
+    }
+    longest.erase(std::remove_if(longest.begin(), longest.end(),
+                                 [&](const Plan& other) { return dominates(plan, other); }),
+                  longest.end());
+    longest.insert(std::find_if(longest.begin(), longest.end(),
+                                [&](const Plan& other) {
+                                  return other.context.minimum < plan.context.minimum;
+                                }),
+                   plan);
+  }
+  longest.erase(longest.begin() + std::min(limit, longest.size()), longest.end());
+  return longest;
 }
 
 }  // namespace ql::net

@@ -1,6 +1,7 @@
 // Finds the cheapest networks and lengths that reach a given context.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -65,5 +66,17 @@ std::vector<Network> divisions_of_layers(const Network& network, Architecture ar
 // kMaxPlannedContext.
 std::vector<Plan> cheapest_plans(const std::vector<Network>& networks, std::int64_t context,
                                  const std::vector<std::int64_t>& segments = {});
+
+// Returns at most `limit` plans whose training takes at most `operations` per token
+// (Cost::training_flops_per_token), those with the longest contexts first. Lengths come from the
+// grids of cheapest_plans() for the context kMaxPlannedContext, which no plan exceeds, and
+// `segments` replaces a grid in the same way. For each network and segment only the longest memory
+// that `operations` allow is considered; for Compressive, the longest compressed memory for each
+// memory. Of these plans, one is left out if another has no shorter context, takes no more
+// operations, and differs from it in one of the two. If several have the same context and
+// operations, only one is returned, chosen by the criteria of cheapest_plans(). Throws ConfigError
+// for a network that cannot be built.
+std::vector<Plan> longest_plans(const std::vector<Network>& networks, double operations,
+                                std::size_t limit, const std::vector<std::int64_t>& segments = {});
 
 }  // namespace ql::net

@@ -145,6 +145,85 @@ TEST_CASE("cheapest_plans: the cheapest plans equal those of an enumeration") {
   }
 }
 
+// The oracle tries all lengths, keeps the longest memory of every network and segment (and memory,
+// for Compressive) that `operations` allow, and compares all pairs of what is kept.
+static std::vector<Plan> longest_of(const std::vector<Network>& networks, double operations) {
+  constexpr std::int64_t kMost = 96;  // every longer one costs too much in this test
+  std::vector<Plan> longest;
+  for (const Network& network : networks) {
+    if (!keeps_memory(network.architecture)) continue;
+    const bool compressive = network.architecture == Architecture::kCompressive;
+    for (std::int64_t segment = 1; segment <= kMost; ++segment) {
+      std::vector<Plan> of_segment;
+      for (std::int64_t memory = 0; memory <= kMost; ++memory) {
+        if (compressive) of_segment.clear();
+        for (std::int64_t compressed = 0; compressed <= (compressive ? kMost : 0); ++compressed) {
+          const Lengths lengths{segment, memory, compressed};
+          if (!wanted(network, lengths, 4 * kMost) ||
+              !(nearest_valid_lengths(network, lengths).front() == lengths)) {
+            continue;
+          }
+          const Cost price = cost(network, lengths);
+          if (price.training_flops_per_token > operations) continue;
+          REQUIRE(std::max({segment, memory, compressed}) < kMost);
+          of_segment = {{network, lengths, exact_context(network, lengths), price}};
+        }
+        if (compressive) longest.insert(longest.end(), of_segment.begin(), of_segment.end());
+      }
+      if (!compressive) longest.insert(longest.end(), of_segment.begin(), of_segment.end());
+    }
+  }
+  std::vector<Plan> best;
+  const auto training = [](const Plan& plan) { return plan.cost.training_flops_per_token; };
+  for (const Plan& plan : longest) {
+    const auto undercuts_plan = [&](const Plan& other) {
+      return other.context.minimum >= plan.context.minimum && training(other) <= training(plan) &&
+             (other.context.minimum > plan.context.minimum || training(other) < training(plan));
+    };
+    if (plan.context.minimum > 0 && std::none_of(longest.begin(), longest.end(), undercuts_plan)) {
+      best.push_back(plan);
+    }
+  }
+  std::stable_sort(best.begin(), best.end(), [](const Plan& a, const Plan& b) {
+    return a.context.minimum > b.context.minimum;
+  });
+  return best;
+}
+
+TEST_CASE("longest_plans: the plans with the longest contexts equal those of an enumeration") {
+  Network small = with_sizes({});
+  small.vocab_size = 7;
+  small.d_model = 4;
+  small.n_head = 1;
+  small.d_head = 4;
+  small.d_inner = 4;
+  for (const Architecture architecture : kAll) {
+    const std::string name = to_text(architecture);
+    CAPTURE(name);
+    const std::vector<Network> networks = divisions_of_layers(small, architecture, 4, {2, 3});
+    for (const double operations : {5000., 9000.}) {
+      CAPTURE(operations);
+      const std::vector<Plan> expected = longest_of(networks, operations);
+      const std::vector<Plan> found = longest_plans(networks, operations, 1000);
+      CHECK(expected.empty() != keeps_memory(architecture));
+      REQUIRE(found.size() <= expected.size());
+      // The oracle has several plans of equal context and operations where longest_plans() has one.
+      std::size_t next = 0;
+      for (const Plan& plan : expected) {
+        const auto equal = [&](const Plan& other) {
+          return other.context.minimum == plan.context.minimum &&
+                 other.cost.training_flops_per_token == plan.cost.training_flops_per_token;
+        };
+        if (next < found.size() && equal(found[next])) ++next;
+        CHECK((next > 0 && equal(found[next - 1])));
+      }
+      CHECK(next == found.size());
+      const std::vector<Plan> first = longest_plans(networks, operations, 2);
+      compare(first, {found.begin(), found.begin() + std::min<std::size_t>(2, found.size())});
+    }
+  }
+}
+
 TEST_CASE("divisions_of_layers: with scale_widths, networks of several scales have these widths") {
   Network network = with_sizes({});
   network.scale_widths = {network.d_model, 2 * network.d_model};
@@ -270,6 +349,12 @@ TEST_CASE("cheapest_plans: the search takes well under a second, for any context
     CHECK_FALSE(cheapest_plans(networks, context).empty());
     CAPTURE(context);
     // This is processor time, because other programs may be busy. The limit includes sanitizers.
+    CHECK(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC < 20);
+  }
+  for (const double operations : {50e6, 200e6, 1e12}) {
+    const std::clock_t start = std::clock();
+    CHECK_FALSE(longest_plans(networks, operations, 5).empty());
+    CAPTURE(operations);
     CHECK(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC < 20);
   }
 }
