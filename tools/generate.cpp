@@ -39,6 +39,7 @@ class Prompts : public shard::TokenSink {
           std::optional<OutputStream>& table_file)
       : by_document_(options.text("prompts") == "document"),
         open_(options.flag("open")),
+        pass_on_stop_strings_(options.has("text")),
         line_end_(line_end),
         generator_(generator),
         stream_(stream),
@@ -85,7 +86,7 @@ class Prompts : public shard::TokenSink {
 
   void put(const generate::GeneratedToken& token) {
     if (token.position == 0) stream_.begin_document();
-    stream_.write(&token.id, 1);
+    if (!token.in_stop_string || pass_on_stop_strings_) stream_.write(&token.id, 1);
     if (!table_file_) return;
     table_file_->write(table_.lines({{"prompt", prompt_ + 1},
                                      {"sample", token.sample + 1},
@@ -96,6 +97,8 @@ class Prompts : public shard::TokenSink {
 
   bool by_document_;
   bool open_;  // --open: a line end at the end of a prompt is removed
+  // qlgen itself ends a text before the string, which may begin inside a token.
+  bool pass_on_stop_strings_;
   std::optional<shard::TokenId> line_end_;
   generate::Generator& generator_;
   shard::TokenSink& stream_;
@@ -117,12 +120,16 @@ net::Lengths lengths_of(const Options& options, net::Lengths lengths) {
   return lengths;
 }
 
+bool is_id(const std::string& named) {
+  return !named.empty() && named.find_first_not_of("0123456789") == std::string::npos;
+}
+
 // Finds tokens by their names on the command line.
 struct NamedTokens {
   // Takes an id in digits, or a token as the vocabulary writes it, with or without the escapes of
   // base/strings.h. Throws UsageError if the vocabulary has no such token.
   shard::TokenId find(const char* option, const std::string& named) {
-    if (!named.empty() && named.find_first_not_of("0123456789") == std::string::npos) {
+    if (is_id(named)) {
       const std::optional<std::int64_t> id = parse_integer(named);
       if (id && *id < header.vocabulary.size) return static_cast<shard::TokenId>(*id);
       throw UsageError(option,
@@ -132,28 +139,30 @@ struct NamedTokens {
                                    "digit as \\x3{}: '\\x3{}'",
                                    header.vocabulary.size - 1, named, named.front(), named));
     }
-    if (texts.empty()) texts = eval::read_token_texts(header.vocabulary_text);
-    if (texts.empty()) {
-      throw UsageError(option,
-                       fmt::format("{} has no vocabulary in which to find '{}'", name, named),
-                       "give a token's id");
-    }
-    const std::string unescaped_name = unescaped(named).value_or(named);
-    // A vocabulary of bytes names a byte by its number, as in <0x41>. A vocabulary of pieces
-    // contains the byte itself.
-    const std::string byte = unescaped_name.size() == 1
-                                 ? byte_token(static_cast<unsigned char>(unescaped_name[0]))
-                                 : named;
-    for (const std::string& text : {unescaped_name, named, byte, eval::shown_piece(named)}) {
-      const auto found = std::find(texts.begin(), texts.end(), text);
-      if (found != texts.end()) return static_cast<shard::TokenId>(found - texts.begin());
-    }
+    if (const auto id = find_name(option, named)) return *id;
     const std::string near = nearest(named, texts);
     throw UsageError(option, fmt::format("{} is not a token of the vocabulary", in_quotes(named)),
                      !near.empty() ? fmt::format("did you mean {}?", escaped(near))
                      : header.vocabulary.type == "piece"
                          ? "the vocabulary's file lists the tokens"
                          : "qltok encode --output pieces prints the tokens of a text");
+  }
+
+  // Returns the token of this name, or nothing if the vocabulary has none.
+  std::optional<shard::TokenId> find_name(const char* option, const std::string& named) {
+    if (texts.empty()) texts = eval::read_token_texts(header.vocabulary_text);
+    if (texts.empty()) {
+      throw UsageError(option,
+                       fmt::format("{} has no vocabulary in which to find '{}'", name, named),
+                       "give a token's id");
+    }
+    std::vector<std::string> spellings = token_spellings(named);
+    spellings.push_back(eval::shown_piece(named));
+    for (const std::string& text : spellings) {
+      const auto found = std::find(texts.begin(), texts.end(), text);
+      if (found != texts.end()) return static_cast<shard::TokenId>(found - texts.begin());
+    }
+    return std::nullopt;
   }
 
   const char* no_line_end() const {
@@ -166,6 +175,34 @@ struct NamedTokens {
   const std::string& name;  // of the stream
   eval::TokenTexts texts = {};
 };
+
+// Adds a string of --until that is not a token. A vocabulary of words finds only complete words, so
+// each word of the string must be a token. A line feed stands for <eos>.
+void add_stop_string(const std::string& typed, NamedTokens& tokens,
+                     generate::GenerationOptions& options) {
+  const std::string& type = tokens.header.vocabulary.type;
+  std::string string = unescaped(typed).value_or(typed);
+  if (string.empty()) throw UsageError("--until", "is empty", "give a token or a string");
+  const auto as_word = [](const std::string& word) { return " " + word + " "; };
+  if (type == "word") {
+    std::string words;
+    for (const std::string& word : split(replaced(string, "\n", " \n "), ' ')) {
+      if (word.empty()) continue;
+      if (word != "\n") tokens.find("--until", word);
+      words += as_word(word);
+    }
+    string = words;
+  }
+  options.stop_strings.push_back(string);
+  // A SentencePiece model has a blank before each line, which decoding removes.
+  if (type == "sentencepiece") options.stop_strings.push_back(replaced(string, "\n", "\n "));
+  if (!options.token_texts.empty()) return;
+  options.token_texts = eval::read_token_bytes(tokens.header.vocabulary_text);
+  if (const auto eos = tokens.header.vocabulary.eos) options.token_texts.at(*eos) = "\n";
+  if (type != "word") return;
+  std::transform(options.token_texts.begin(), options.token_texts.end(),
+                 options.token_texts.begin(), as_word);
+}
 
 generate::GenerationOptions generation_options(const Options& options, NamedTokens tokens,
                                                std::optional<shard::TokenId> line_end) {
@@ -184,15 +221,18 @@ generate::GenerationOptions generation_options(const Options& options, NamedToke
   result.seed = static_cast<std::uint64_t>(options.integer("seed"));
   result.samples = options.integer("samples");
   result.tokens = options.integer("tokens");
-  if (!options.has("until")) return result;
-  const std::string until = options.text("until");
-  if (until != "line" && until != "document") {
-    result.until = tokens.find("--until", until);
-  } else if (!line_end) {
-    throw UsageError("--until", tokens.no_line_end(), "give a token's id, or leave --until out");
-  } else {
-    result.until = line_end;
-    result.until_times = until == "document" ? 2 : 1;
+  for (const std::string& until : options.texts("until")) {
+    if (until == "line" || until == "document") {
+      if (!line_end) {
+        throw UsageError("--until", tokens.no_line_end(),
+                         "give a token's id, or leave --until out");
+      }
+      result.ends.push_back({*line_end, until == "document" ? 2 : 1});
+    } else if (is_id(until) || tokens.find_name("--until", until)) {
+      result.ends.push_back({tokens.find("--until", until)});
+    } else {
+      add_stop_string(until, tokens, result);
+    }
   }
   return result;
 }

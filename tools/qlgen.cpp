@@ -56,36 +56,84 @@ std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std
   return std::move(encoded.ids);
 }
 
+// Returns the strings of --until that are no tokens of the vocabulary. Words are always complete
+// tokens, so the program in libexec ends a text of words where a string begins.
+std::vector<std::string> stop_strings(const text::Vocabulary& vocabulary, const Options& options) {
+  std::vector<std::string> strings;
+  for (const std::string& typed : options.texts("until")) {
+    const std::vector<std::string> names = token_spellings(typed);
+    const bool is_token = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return vocabulary.find(name) != text::TokenTable::kNone;
+    });
+    if (vocabulary.type() == text::TokenType::kWord || is_token || typed == "line" ||
+        typed == "document" || typed.find_first_not_of("0123456789") == std::string::npos) {
+      continue;
+    }
+    strings.push_back(names.front());
+  }
+  return strings;
+}
+
 // Writes the prompt and one continuation as one text, for every continuation. Each text begins on a
-// new line.
+// new line, and ends before a stop string.
 class Texts : public shard::TokenSink {
  public:
   Texts(const text::Vocabulary& vocabulary, const std::vector<shard::TokenId>& prompt,
-        OutputStream& out)
-      : vocabulary_(vocabulary), prompt_(prompt), out_(out) {
+        std::vector<std::string> stop_strings, OutputStream& out)
+      : vocabulary_(vocabulary),
+        prompt_(prompt),
+        stop_strings_(std::move(stop_strings)),
+        out_(out) {
     rules_.line_style = vocabulary.line_style();
   }
   void begin_document() override {
     finish(std::nullopt);
-    decoder_.emplace(vocabulary_, rules_, [this](std::string_view words) {
-      out_.write(words);
-      if (!words.empty()) last_ = words.back();
-    });
+    decoder_.emplace(vocabulary_, rules_, [this](std::string_view words) { put(words); });
     decoder_->begin_document();
     decoder_->write(prompt_.data(), prompt_.size());
+    if (!stop_strings_.empty()) stop_.emplace(stop_strings_);
   }
   void write(const shard::TokenId* ids, std::size_t count) override {
     if (decoder_) decoder_->write(ids, count);
   }
   void finish(const std::optional<shard::TextCounts>& counts) override {
     if (decoder_) decoder_->finish(counts);
+    if (stop_ && !stop_->found()) print(held_back_);
+    held_back_.clear();
+    stop_.reset();
+    printed_ = 0;
     if (last_ != '\n') out_.write("\n");
+    last_ = '\n';
   }
 
  private:
+  void print(std::string_view text) {
+    out_.write(text);
+    if (!text.empty()) last_ = text.back();
+  }
+
+  // Prints the text, except what may belong to a stop string.
+  void put(std::string_view text) {
+    if (!stop_) {
+      print(text);
+      return;
+    }
+    if (stop_->found()) return;
+    stop_->put(text);
+    held_back_ += text;
+    const std::size_t settled = stop_->settled() - printed_;
+    print(std::string_view(held_back_).substr(0, settled));
+    held_back_.erase(0, settled);
+    printed_ += settled;
+  }
+
   const text::Vocabulary& vocabulary_;
   const std::vector<shard::TokenId>& prompt_;
+  std::vector<std::string> stop_strings_;
   OutputStream& out_;
+  std::optional<StopStrings> stop_;  // of the current continuation
+  std::string held_back_;            // its text that is not printed yet
+  std::size_t printed_ = 0;          // the bytes of its text that are
   text::DecodeOptions rules_;
   std::optional<text::Decoder> decoder_;
   char last_ = '\n';
@@ -130,7 +178,7 @@ void go_on_with_text(const Options& options, const std::vector<std::string>& arg
   OutputStream out("-", /*binary=*/false);
   run_filter(libexec_program("qlgen"), arguments, stream, [&](InputFile& output) {
     shard::TokenStreamReader reader(output);
-    Texts texts(vocabulary, prompt, out);
+    Texts texts(vocabulary, prompt, stop_strings(vocabulary, options), out);
     // A child process writes the tokens. When a stop is requested, the child ends its stream, and
     // this loop reads the stream to the end.
     shard::TokenStreamReader::Block block;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/strings.h"
 #include "base/tool.h"
 #include "machine/precision.h"
 #include "tables.h"
@@ -24,9 +25,11 @@ static Command command() {
            "Use this text as the prompt instead of a token stream, and print the prompt and its "
            "continuation as text. The checkpoint folder must contain vocabulary.json."),
        make_integer("tokens", "Maximum number of tokens of each continuation.", "100", 1, kLongest),
-       make_option("until", OptionType::kText, "ID|TOKEN|line|document",
-                   "End a continuation after this token, at the end of a line (<eos>, or the line "
-                   "feed's token), or at the end of a document (a blank line)."),
+       repeatable(make_option(
+           "until", OptionType::kText, "ID|TOKEN|STRING|line|document",
+           "End a continuation after this token, before this string of several tokens, at the end "
+           "of a line (<eos>, or the line feed's token), or at the end of a document (a blank "
+           "line).")),
        make_integer("samples",
                     "Number of continuations of each prompt. They are computed in batches.", "1", 1,
                     kLongest),
@@ -131,4 +134,11 @@ void check_qlgen(const Options& options) {
     throw UsageError("--log-probabilities", "standard output already has the continuations",
                      "give a file's name instead of -");
   }
+}
+
+std::vector<std::string> token_spellings(const std::string& typed) {
+  const std::string text = unescaped(typed).value_or(typed);
+  // A vocabulary of bytes names a byte by its number, as in <0x41>. A vocabulary of pieces contains
+  // the byte itself.
+  return {text, typed, text.size() == 1 ? byte_token(static_cast<unsigned char>(text[0])) : typed};
 }

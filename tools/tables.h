@@ -24,3 +24,5 @@ QlevalInputs qleval_inputs(const ql::Options& options);
 ql::ToolTable qlctx_table();
 ql::ToolTable qlgen_table();
 void check_qlgen(const ql::Options& options);  // likewise
+// Returns the names that a vocabulary may have for a token, byte or text that the user has typed.
+std::vector<std::string> token_spellings(const std::string& typed);

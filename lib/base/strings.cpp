@@ -266,6 +266,29 @@ static std::optional<std::int64_t> read_with_unit(std::string_view text, Number&
   return std::nullopt;
 }
 
+void StopStrings::put(std::string_view text) {
+  if (found_) return;
+  tail_ += text;
+  std::size_t place = tail_.size();
+  for (const std::string& string : strings_) {
+    const std::size_t begin = tail_.find(string);
+    found_ = found_ || begin != std::string::npos;
+    place = std::min(place, begin);
+  }
+  // Without a string, the text is settled up to the first of its ends that begins a string.
+  const auto begins_string = [&](std::size_t begin) {
+    return std::any_of(strings_.begin(), strings_.end(), [&](const std::string& string) {
+      return string.compare(0, tail_.size() - begin, tail_, begin) == 0;
+    });
+  };
+  if (!found_) {
+    place = 0;
+    while (place < tail_.size() && !begins_string(place)) ++place;
+  }
+  settled_ += place;
+  tail_.erase(0, place);
+}
+
 std::optional<std::int64_t> parse_integer(std::string_view text) {
   std::int64_t value = 0;
   const auto factor = read_with_unit(text, value);

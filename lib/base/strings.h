@@ -1,5 +1,5 @@
 // Makes text printable, handles UTF-8 and names of enumerations, suggests similar names ("did you
-// mean ...?"), and reads and writes numbers.
+// mean ...?"), finds strings in a text that arrives, and reads and writes numbers.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -150,6 +151,25 @@ Value value_named(const std::string& name, const std::string& where) {
 // letters would have to change. Otherwise, if `typed` has two letters or more, returns the first
 // candidate that begins with it. Returns "" if no candidate fits.
 std::string nearest(std::string_view typed, const std::vector<std::string>& candidates);
+
+// Finds the first of several strings in a text that arrives in parts.
+class StopStrings {
+ public:
+  // The strings must not be empty.
+  explicit StopStrings(std::vector<std::string> strings) : strings_(std::move(strings)) {}
+  // Takes the next part of the text, and has no effect once a string was found.
+  void put(std::string_view text);
+  bool found() const { return found_; }
+  // Returns the number of bytes of the text that certainly come before a string: up to the string
+  // that was found, or to a place where one may have begun.
+  std::size_t settled() const { return settled_; }
+
+ private:
+  std::vector<std::string> strings_;
+  std::string tail_;  // the text after the settled bytes
+  std::size_t settled_ = 0;
+  bool found_ = false;
+};
 
 // These functions read numbers with units, as users type them, and accept no other text.
 

@@ -5,11 +5,13 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
+#include <deque>
 #include <numeric>
 #include <set>
 
 #include "base/process.h"
 #include "base/resources.h"
+#include "base/strings.h"
 #include "eval/chunk_size.h"
 #include "eval/evaluate.h"
 #include "kernels/product.h"
@@ -31,9 +33,7 @@ struct Prompt {
   const at::Tensor& state;                  // [1, 1, d_model], of the prompt's last token
   const std::vector<std::int64_t>& window;  // tokens of the current window, if windows slide
   const RecentTokens& recent;
-  // This is how often options.until has come in a row: 0 or 1, because only the prompt's last token
-  // counts.
-  std::int64_t in_a_row;
+  std::int64_t last;  // its last token
 };
 
 class Samples {
@@ -48,8 +48,9 @@ class Samples {
             prompt.decoding.streams(std::vector<std::int64_t>(static_cast<std::size_t>(count), 0))),
         rows_(static_cast<std::size_t>(count)) {
     for (std::int64_t i = 0; i < count; ++i) {
-      samples_.push_back(
-          {first + i, Sampler(options.rules), prompt.recent, prompt.in_a_row, {}, /*ends=*/false});
+      samples_.push_back({first + i, Sampler(options.rules), prompt.recent,
+                          static_cast<shard::TokenId>(prompt.last),
+                          StopStrings(options.stop_strings)});
     }
     if (options.stride > 0) window_ = at::tensor(prompt.window).expand({count, -1});
     std::iota(rows_.begin(), rows_.end(), std::size_t{0});
@@ -76,9 +77,13 @@ class Samples {
     std::int64_t number;
     Sampler sampler;
     RecentTokens recent;
-    std::int64_t in_a_row;             // number of newest tokens that are options.until
-    std::vector<GeneratedToken> made;  // not yet passed on
-    bool ends;
+    shard::TokenId last;                   // the newest token, of the prompt at first
+    StopStrings stop;                      // reads the texts of the tokens, if options have strings
+    std::int64_t in_a_row = 1;             // this many of the newest tokens are `last`
+    std::deque<GeneratedToken> made = {};  // not yet passed on
+    std::deque<std::size_t> text_ends = {};  // where the texts of `made` end in the sample's text
+    std::size_t text = 0;                    // length of the sample's text
+    bool ends = false;
   };
 
   // Reads `tokens` [rows, 1], the next token of every row, and returns their states [rows, 1,
@@ -144,16 +149,30 @@ class Samples {
     eval::require_finite(log_probabilities[id], options_.model, position_);
     sample.made.push_back({sample.number, position_, id, log_probabilities[id]});
     sample.recent.put(id);
-    sample.in_a_row = id == options_.until ? sample.in_a_row + 1 : 0;
-    sample.ends = sample.in_a_row >= options_.until_times || position_ + 1 == options_.tokens;
+    sample.in_a_row = id == sample.last ? sample.in_a_row + 1 : 1;
+    sample.last = id;
+    if (!options_.stop_strings.empty()) {
+      sample.text += options_.token_texts[id].size();
+      sample.stop.put(options_.token_texts[id]);
+    }
+    sample.text_ends.push_back(sample.text);
+    sample.ends = position_ + 1 == options_.tokens || sample.stop.found() ||
+                  std::any_of(options_.ends.begin(), options_.ends.end(), [&](const End& end) {
+                    return end.id == id && sample.in_a_row >= end.times;
+                  });
   }
 
   // Passes on the tokens of one sample after the other, so that each sample is a document.
   void pass_on(const Generator::Sink& sink) {
     for (; shown_ < samples_.size(); ++shown_) {
-      for (const GeneratedToken& token : samples_[shown_].made) sink(token);
-      samples_[shown_].made.clear();
-      if (!samples_[shown_].ends) break;
+      Sample& sample = samples_[shown_];
+      for (; !sample.made.empty(); sample.made.pop_front(), sample.text_ends.pop_front()) {
+        const bool settled = sample.text_ends.front() <= sample.stop.settled();
+        if (!settled && !sample.ends) break;
+        sample.made.front().in_stop_string = !settled && sample.stop.found();
+        sink(sample.made.front());
+      }
+      if (!sample.ends) break;
     }
   }
 
@@ -199,18 +218,19 @@ void check_tokens(const GenerationOptions& options, std::int64_t vocabulary) {
         option, fmt::format("the id {} is outside the vocabulary of {} entries", id, vocabulary),
         fmt::format("give an id from 0 to {}, or a token by its name", vocabulary - 1));
   };
-  if (options.until) check("--until", *options.until);
+  for (const End& end : options.ends) check("--until", end.id);
   const std::set<shard::TokenId> without(options.rules.without.begin(),
                                          options.rules.without.end());
   for (const shard::TokenId id : without) check("--without", id);
   if (static_cast<std::int64_t>(without.size()) == vocabulary) {
     throw UsageError("--without", "excludes every token of the vocabulary", "name fewer tokens");
   }
-  if (options.until && without.count(*options.until) > 0) {
+  for (const End& end : options.ends) {
+    if (without.count(end.id) == 0) continue;
     throw UsageError(
         "--without",
         fmt::format("the token with the id {} is also given with --until, and would never occur",
-                    *options.until),
+                    end.id),
         "give it with one of the two options only");
   }
 }
@@ -304,8 +324,7 @@ void Generator::generate(const Sink& sink, const Pause& pause) {
   nn::DecodeState decoding(model_.geometry(), memory_, 1, model_.model().options(),
                            documents_.offset(tokens_read()));
   const at::Tensor state = read_rest(decoding);
-  const bool until_came = options_.until && waiting_.back() == *options_.until;
-  const Prompt prompt{prompt_, decoding, state, waiting_, recent_, until_came ? 1 : 0};
+  const Prompt prompt{prompt_, decoding, state, waiting_, recent_, waiting_.back()};
   const std::int64_t available = available_bytes();  // 0: not known
   const std::int64_t room =
       available > 0 ? available / kShareOfAvailable / decoding.bytes_per_stream() : kSideBySide;

@@ -15,15 +15,23 @@
 
 namespace ql::generate {
 
+// A sample ends after the token `id` that comes `times` times in a row. The prompt's last token
+// counts, too.
+struct End {
+  shard::TokenId id = 0;
+  std::int64_t times = 1;
+};
+
 struct GenerationOptions {
   SamplingRules rules;
   std::string model;  // name of the network in messages; may be empty
   std::uint64_t seed = 1;
-  std::int64_t samples = 1;             // continuations of each prompt
-  std::int64_t tokens = 0;              // maximum for each sample
-  std::optional<shard::TokenId> until;  // the token that ends a sample
-  std::int64_t until_times =
-      1;  // how often `until` has to come in a row; the prompt's last token counts, too
+  std::int64_t samples = 1;  // continuations of each prompt
+  std::int64_t tokens = 0;   // maximum for each sample
+  std::vector<End> ends;     // any of these ends a sample
+  // A sample also ends with any of these strings in the text of its tokens, over the borders of
+  // tokens. `token_texts` has the text of every id; it may be empty if there are no strings.
+  std::vector<std::string> stop_strings, token_texts;
   // In a network without memory, this many of the oldest tokens leave a full window. The network
   // then reads the remaining tokens again. So tokens have the context of an evaluation with the
   // same stride. 0: all tokens leave a full window, and the next token sees no earlier token.
@@ -38,21 +46,22 @@ struct GeneratedToken {
   std::int64_t sample = 0;    // of the prompt, from 0
   std::int64_t position = 0;  // of the sample, from 0
   shard::TokenId id = 0;
-  double log_probability = 0;  // of the network, before the sampling rules
+  double log_probability = 0;   // of the network, before the sampling rules
+  bool in_stop_string = false;  // the token has a part of the stop string that ended its sample
 };
 
 // Takes prompts one after the other. No state of a prompt reaches the next prompt.
 class Generator {
  public:
-  // Takes the tokens of all samples in order: the first sample's as soon as they are chosen, then
-  // the second's, and so on.
+  // Takes the tokens of all samples in order: the first sample's as soon as they are chosen and
+  // known not to belong to a stop string, then the second's, and so on.
   using Sink = std::function<void(const GeneratedToken&)>;
   // A Pause is called after each step. By then the Sink has all tokens that can be passed on in
   // order.
   using Pause = std::function<void()>;
 
   // `name` is the prompts' name in messages. The model must outlive this object. Throws UsageError
-  // for an `until` or a `without` outside the vocabulary, and if `without` excludes `until` or
+  // for an `ends` or a `without` outside the vocabulary, and if `without` excludes one of `ends` or
   // every token. Throws ConfigError for a stride that an evaluation refuses (eval/evaluate.h).
   Generator(const nn::ModelAtLengths& model, std::string name, const GenerationOptions& options);
 

@@ -1,4 +1,4 @@
-// Tests escaped text.
+// Tests escaped text, and strings that end a text.
 
 #include <doctest/doctest.h>
 
@@ -78,6 +78,46 @@ TEST_CASE("unescaped: a backslash that begins no escape is found") {
   for (const char* wrong : {"\\", "a\\", "\\q", "\\x", "\\x4", "\\x4g", "\\xc3", "\\X41"}) {
     CHECK_MESSAGE(!unescaped(wrong), wrong);
   }
+}
+
+TEST_CASE("StopStrings: the first string is found in any parts, and nothing before it is held") {
+  text::testing::Random random(5);
+  const auto draw = [&](std::size_t most) {
+    std::string text;
+    for (std::size_t i = text::testing::below(random, most); i > 0; --i) {
+      text.push_back(text::testing::below(random, 2) == 0 ? 'a' : 'b');
+    }
+    return text;
+  };
+  for (int round = 0; round < 2000; ++round) {
+    const std::vector<std::string> strings{"a" + draw(4), "b" + draw(5)};
+    const std::string text = draw(14);
+    StopStrings stop(strings);
+    std::string so_far;
+    bool found = false;
+    for (std::size_t i = 0; i < text.size() && !found; ++i) {
+      so_far += text[i];
+      stop.put(text.substr(i, 1));
+      // What can follow decides how many bytes are settled.
+      std::size_t settled = so_far.size();
+      for (const std::string& string : strings) {
+        const std::size_t begin = so_far.find(string);
+        found = found || begin != std::string::npos;
+        settled = std::min(settled, begin);
+      }
+      for (std::size_t begin = 0; !found && begin < so_far.size(); ++begin) {
+        for (const std::string& string : strings) {
+          if (string.rfind(so_far.substr(begin), 0) == 0) settled = std::min(settled, begin);
+        }
+      }
+      REQUIRE(stop.found() == found);
+      REQUIRE(stop.settled() == settled);
+    }
+  }
+  StopStrings at_once({". \n", "end"});
+  at_once.put("the end. \n");
+  CHECK(at_once.found());
+  CHECK(at_once.settled() == 4);
 }
 
 }  // namespace ql

@@ -283,14 +283,14 @@ TEST_CASE("Generator: an output that is not finite is an error, not a token") {
       eval::NotFinite);
 }
 
-TEST_CASE("Generator: a continuation ends with the token of options.until") {
+TEST_CASE("Generator: a continuation ends with a token of options.ends") {
   const net::Network network = small_network(net::Architecture::kTransformerXl, {2}, 0, {4, 4, 0});
   const nn::Model model = random_model(network, 3);
   const nn::ModelAtLengths at_lengths(model, network.lengths);
   GenerationOptions options;
   options.tokens = 200;
   options.samples = 3;
-  options.until = 4;
+  options.ends = {{4}};
   const auto tokens = [&](std::vector<shard::TokenId> prompt) {
     Generator generator(at_lengths, "prompt", options);
     return made(generator, prompt);
@@ -305,16 +305,16 @@ TEST_CASE("Generator: a continuation ends with the token of options.until") {
     CHECK(ids.back() == 4);
   }
   // Twice in a row: the prompt's last token counts.
-  options.until_times = 2;
+  options.ends = {{4, 2}};
   const auto twice = ids_of(tokens({1, 4}), 0);
   const std::string text(twice.begin(), twice.end());
   const auto end = ("\4" + text).find("\4\4");
   CHECK(end + 1 == text.size());
 
-  options.until = 11;
+  options.ends = {{11}};
   CHECK_THROWS_WITH_AS(Generator(at_lengths, "p", options),
                        doctest::Contains("outside the vocabulary of 11 entries"), UsageError);
-  options.until.reset();
+  options.ends.clear();
   const auto refused = [&](std::vector<shard::TokenId> without, const char* message) {
     options.rules.without = std::move(without);
     CHECK_THROWS_WITH_AS(Generator(at_lengths, "p", options), doctest::Contains(message),
@@ -322,13 +322,56 @@ TEST_CASE("Generator: a continuation ends with the token of options.until") {
   };
   refused({0, 11}, "--without: the id 11 is outside the vocabulary of 11 entries");
   refused({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10}, "excludes every token of the vocabulary");
-  options.until = 4;
+  options.ends = {{4}};
   refused({1, 4}, "the token with the id 4 is also given with --until");
-  options.until.reset();
+  options.ends.clear();
   options.rules.without.clear();
   Generator generator(at_lengths, "the prompt", options);
   const shard::TokenId outside = 11;
   CHECK_THROWS_WITH_AS(generator.put(&outside, 1), doctest::Contains("the prompt"), Error);
+}
+
+TEST_CASE("Generator: a continuation ends with a string over the borders of tokens") {
+  const net::Network network = small_network(net::Architecture::kTransformerXl, {2}, 0, {4, 4, 0});
+  const nn::Model model = random_model(network, 3);
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
+  GenerationOptions options;
+  options.tokens = 200;
+  options.samples = 3;
+  options.rules.temperature = 1000;
+  options.token_texts = {"a", "b", "ab", "", "ba", "a ", "c", " b", "cc", "bb", "d"};
+  const auto make = [&] {
+    Generator generator(at_lengths, "prompt", options);
+    return made(generator, {1, 2});
+  };
+  const auto all = make();
+  options.stop_strings = {"cac", "bbd", "dab"};
+  const auto found = make();
+  std::size_t strings = 0;
+  for (const std::int64_t sample : {0, 1, 2}) {
+    std::string text;
+    std::vector<std::size_t> ends;
+    std::size_t stop = std::string::npos;
+    for (const shard::TokenId id : ids_of(all, sample)) {
+      text += options.token_texts[id];
+      ends.push_back(text.size());
+      for (const std::string& string : options.stop_strings) {
+        stop = std::min(stop, text.find(string));
+      }
+      if (stop != std::string::npos) break;
+    }
+    strings += stop != std::string::npos ? 1 : 0;
+    std::size_t i = 0;
+    for (const GeneratedToken& token : found) {
+      if (token.sample != sample) continue;
+      REQUIRE(i < ends.size());
+      CHECK(token.id == ids_of(all, sample)[i]);
+      CHECK(token.in_stop_string == (ends[i] > stop));
+      ++i;
+    }
+    CHECK(i == ends.size());
+  }
+  CHECK(strings > 0);
 }
 
 }  // namespace ql::test
