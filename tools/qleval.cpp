@@ -9,6 +9,7 @@
 int main(int argc, char** argv) {
   return ql::run_tool(qleval_table, argc, argv, [argv](const ql::Options& options) {
     check_qleval(options);
+    if (options.has("items")) pipe_items(options);
     ql::exec_program(libexec_program("qleval"), argv);
   });
 }

@@ -31,6 +31,12 @@ static std::vector<Option> own_options() {
       repeatable(make_option("data", OptionType::kFolder, "DIR",
                              "What to score: packed data (qlbin pack), or a token stream (qltok "
                              "encode) in a file, a pipe or, as -, on standard input.")),
+      make_option("items", OptionType::kFile, "FILE",
+                  "Score choices that continue contexts instead of data: a JSON object a line, as "
+                  "{\"context\": \"...\", \"choices\": [\"...\", \"...\"], \"answer\": 0}. With - "
+                  "the lines come from standard input."),
+      make_option("group", OptionType::kText, "KEY",
+                  "With --items: also print a row for each value of this key of the items."),
       make_integers("segment", "N,...", "Segment lengths in tokens; default: as in training.", "",
                     1, kLongest),
       make_integers("memory", "N,...", "Memory lengths in states; default: as in training.", "", 0,
@@ -51,7 +57,8 @@ static std::vector<Option> own_options() {
                   "doubled-line or document as if it stood alone, after a begin token. Such units "
                   "need one model, one data set and one value of each length."),
       make_option("begin", OptionType::kText, "ID|none",
-                  "Read this token before every unit that stands alone. The default is <eos>; "
+                  "Read this token before every unit that stands alone, and before every item. The "
+                  "default is <eos>; "
                   "without <eos>, it is the token of the line feed in a vocabulary of characters, "
                   "bytes or pieces. With none, the first token of a unit is not scored."),
       make_option("unigram", OptionType::kFolder, "DIR",
@@ -60,8 +67,9 @@ static std::vector<Option> own_options() {
       without_default(make_choice(
           "per", "UNIT",
           "Print the loss of every line, doubled-line (between two <eos>), document, word or token "
-          "as soon as it is known. Needs one model, one data set and one value of each length.",
-          {"line", "doubled-line", "document", "word", "token"})),
+          "as soon as it is known. Needs one model, one data set and one value of each length. "
+          "With --items, choice prints every choice.",
+          {"line", "doubled-line", "document", "word", "token", "choice"})),
       without_default(make_integer("top",
                                    "With --per token, also print the N likeliest tokens at every "
                                    "position, and the natural logarithms of their probabilities.",
@@ -113,6 +121,8 @@ static Command command() {
         "the perplexity of every line, as it comes"},
        {"qleval -m runs/ql/best data/test --per token --top 3",
         "the loss of every token, and what the network expected in its place"},
+       {"qleval -m runs/ql/best --items choices.jsonl --group phenomenon",
+        "how often the network prefers the right one of several texts"},
        {"qleval --unigram data/train --data data/test", "the baseline alone"},
        {"qleval -m runs/ql/best --data data/test --per-token - | od -f -An -v -w4",
         "the loss of every token, one per line"}}};
@@ -149,10 +159,11 @@ static void check_reset(const Options& options) {
                    "leave one of the two options out");
   }
   if (!options.has("begin")) return;
-  if (!by_unit) {
-    throw UsageError("--begin",
-                     "applies only with --reset line, --reset doubled-line or --reset document",
-                     "add one of these, or leave --begin out");
+  if (!by_unit && !options.has("items")) {
+    throw UsageError(
+        "--begin",
+        "applies only with --items, --reset line, --reset doubled-line or --reset document",
+        "add one of these, or leave --begin out");
   }
   const std::string begin = options.text("begin");
   const std::optional<std::int64_t> id = parse_integer(begin);
@@ -162,7 +173,40 @@ static void check_reset(const Options& options) {
   }
 }
 
+// Refuses options that do not go with --items, and those that need it.
+static void check_items(const Options& options) {
+  const bool per_choice = options.has("per") && options.text("per") == "choice";
+  if (!options.has("items")) {
+    options.refuse({"group"}, "--{}", "applies with --items only", "add --items FILE");
+    if (per_choice) {
+      throw UsageError("--per choice", "applies with --items only", "add --items FILE");
+    }
+    return;
+  }
+  options.refuse({"stride", "reset", "unigram", "top", "per-token", "attention", "summary"}, "--{}",
+                 "does not go with --items", "leave one of the two options out");
+  if (options.has("per") && !per_choice) {
+    throw UsageError("--per", "with --items expected choice, found " + options.text("per"));
+  }
+  if (per_choice) {
+    options.refuse({"group"}, "--{}", "applies to the table, not to --per choice",
+                   "leave one of the two options out");
+  }
+  const QlevalInputs inputs = qleval_inputs(options);
+  if (!inputs.data.empty()) {
+    throw UsageError(inputs.data.front(), "is data, but --items gives what is scored",
+                     "leave one of the two out");
+  }
+  if (inputs.checkpoints.empty()) {
+    throw UsageError("", "no model to evaluate", "give --model CHECKPOINT");
+  }
+  if (per_choice && inputs.checkpoints.size() > 1) {
+    throw UsageError("--per", "needs one model", "call qleval once for each checkpoint");
+  }
+}
+
 static void check_inputs(const Options& options) {
+  if (options.has("items")) return;
   const QlevalInputs inputs = qleval_inputs(options);
   if (inputs.data.empty()) {
     throw UsageError("", "no data to score",
@@ -210,6 +254,7 @@ void check_qleval(const Options& options) {
                    "--{}", "applies to networks, not to a unigram model",
                    "add --model CHECKPOINT, or leave --{} out");
   }
+  check_items(options);
   check_reset(options);
   check_inputs(options);
 }

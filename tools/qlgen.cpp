@@ -3,7 +3,6 @@
 // instead: it encodes the prompt, runs that program, and decodes the generated tokens.
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,9 +15,8 @@
 #include "base/provenance.h"
 #include "base/stream.h"
 #include "base/tool.h"
+#include "checkpoint_text.h"
 #include "installed.h"
-#include "net/model_file.h"
-#include "shard/same_vocabulary.h"
 #include "shard/token_stream.h"
 #include "tables.h"
 #include "text/decoder.h"
@@ -56,7 +54,7 @@ std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std
   return std::move(encoded.ids);
 }
 
-// Returns the strings of --until that are no tokens of the vocabulary. Words are always complete
+// Returns the strings of --until that are not tokens of the vocabulary. Words are always complete
 // tokens, so the program in libexec ends a text of words where a string begins.
 std::vector<std::string> stop_strings(const text::Vocabulary& vocabulary, const Options& options) {
   std::vector<std::string> strings;
@@ -139,29 +137,11 @@ class Texts : public shard::TokenSink {
   char last_ = '\n';
 };
 
-// Returns the vocabulary of a checkpoint, and its file's content in `text`. Throws Error if the
-// file is missing or has another vocabulary than the model.
-text::Vocabulary vocabulary_of(const std::string& checkpoint, std::string& text) {
-  const net::ModelFile model = net::read_model_file(checkpoint);
-  const std::filesystem::path file = std::filesystem::path(checkpoint) / shard::kVocabularyFile;
-  net::require_weights(checkpoint, checkpoint);  // otherwise `checkpoint` may be a model.json
-  if (!std::filesystem::exists(file)) {
-    throw Error(checkpoint, fmt::format("{} is missing", shard::kVocabularyFile),
-                fmt::format("copy the vocabulary into this folder, or pipe the prompt from qltok "
-                            "encode and leave --text out"));
-  }
-  text = text::read_vocabulary_file(file.string());
-  text::Vocabulary vocabulary = text::parse_vocabulary(text, file.string());
-  shard::require_same_vocabulary(
-      {file.string(), vocabulary.info()},
-      {checkpoint, recorded_or_size(model.vocabulary, model.network.vocab_size)},
-      "replace it by the vocabulary of the training data");
-  return vocabulary;
-}
-
 void go_on_with_text(const Options& options, const std::vector<std::string>& arguments) {
   shard::StreamHeader header;
-  const text::Vocabulary vocabulary = vocabulary_of(options.text("model"), header.vocabulary_text);
+  const text::Vocabulary vocabulary =
+      checkpoint_vocabulary(options.text("model"), header.vocabulary_text,
+                            "pipe the prompt from qltok encode and leave --text out");
   header.vocabulary = vocabulary.info();
   header.provenance = provenance(configuration_of(options));
   const std::vector<shard::TokenId> prompt = encode(vocabulary, options.text("text"));

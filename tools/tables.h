@@ -21,6 +21,11 @@ struct QlevalInputs {
 // On a terminal these columns of qleval's table come before the others.
 std::vector<std::string> qleval_first_columns();
 QlevalInputs qleval_inputs(const ql::Options& options);
+// Makes standard input a pipe with the encoded items of --items, a JSON object a line, which
+// another process writes (tools/qleval_items.cpp). tools/evaluate_items.cpp reads them.
+void pipe_items(const ql::Options& options);
+// Scores these items, and prints their rows or table.
+void evaluate_items(const ql::Options& options);
 ql::ToolTable qlctx_table();
 ql::ToolTable qlgen_table();
 void check_qlgen(const ql::Options& options);  // likewise

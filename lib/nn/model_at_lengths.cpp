@@ -129,9 +129,11 @@ at::Tensor ModelAtLengths::forward_stream(const at::Tensor& tokens, Memory& memo
   return states;
 }
 
-at::Tensor ModelAtLengths::forward_next(const at::Tensor& tokens, DecodeState& decoding) const {
+at::Tensor ModelAtLengths::forward_next(const at::Tensor& tokens, DecodeState& decoding,
+                                        bool batch_invariant) const {
   const at::NoGradGuard no_gradient;
-  const kernels::BatchInvariant apart;
+  std::optional<kernels::BatchInvariant> apart;
+  if (batch_invariant) apart.emplace();
   const StepOptions options;
   const StepContext context(model_, tables_, options);
   std::vector<at::Tensor> parts;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "eval/evaluate.h"
+#include "eval/items.h"
 #include "machine/device.h"
 #include "machine/threads.h"
 #include "net/cost.h"
@@ -68,7 +69,38 @@ void evaluation(benchmark::State& state, const std::string& name, const ql::net:
       benchmark::Counter::kIsIterationInvariantRate);
 }
 
-const ql::net::Lengths kLengths{4, 12, 0}, kCompressive{4, 6, 6}, kLong{512, 512, 0};
+void items(benchmark::State& state, const std::string& name, const ql::net::Lengths& lengths) {
+  constexpr std::int64_t kItems = 10000, kContext = 12, kChoice = 8;
+  ql::net::Network network =
+      ql::net::read_preset(std::string(QL_SHARE) + "/presets/simplebooks-2-" + name + ".json", {},
+                           {})
+          .network;
+  network.vocab_size = kVocabulary;
+  ql::nn::Model model(network, at::TensorOptions(at::kFloat));
+  model.initialise(1);
+  const ql::nn::ModelAtLengths at_lengths(model, lengths);
+  const at::Tensor ids = at::randint(kVocabulary, {kItems, kContext + kChoice}, at::kLong);
+  double sum = 0;
+  while (state.KeepRunning()) {
+    ql::eval::ItemScorer scorer(at_lengths, 0, {}, [&](const ql::eval::Item& item) {
+      sum += item.choices.front().log_probability;
+    });
+    for (std::int64_t i = 0; i < kItems; ++i) {
+      const auto* const begin = ids[i].data_ptr<std::int64_t>();
+      ql::eval::Item item;
+      item.context.assign(begin, begin + kContext);
+      item.choices.resize(1);
+      item.choices.front().ids.assign(begin + kContext, begin + kContext + kChoice);
+      scorer.put(std::move(item));
+    }
+    scorer.put_waiting();
+  }
+  benchmark::DoNotOptimize(sum);
+  state.SetItemsProcessed(state.iterations() * kItems * (kContext + kChoice));
+}
+
+const ql::net::Lengths kLengths{4, 12, 0}, kCompressive{4, 6, 6};
+const ql::net::Lengths kMiddle{64, 64, 0}, kLong{512, 512, 0};
 #define QL_EVALUATION(NAME, PRESET, LENGTHS)           \
   BENCHMARK_CAPTURE(evaluation, NAME, PRESET, LENGTHS) \
       ->ArgNames({"tokens", "chunk", "bfloat16"})      \
@@ -76,11 +108,20 @@ const ql::net::Lengths kLengths{4, 12, 0}, kCompressive{4, 6, 6}, kLong{512, 512
       ->Args({16384, 0, 1})                            \
       ->Unit(benchmark::kMillisecond)                  \
       ->UseRealTime()
+#define QL_ITEMS(NAME, PRESET, LENGTHS) \
+  BENCHMARK_CAPTURE(items, NAME, PRESET, LENGTHS)->Unit(benchmark::kMillisecond)->UseRealTime()
 QL_EVALUATION(xl, "xl", kLengths);
 QL_EVALUATION(ql, "ql", kLengths);
+QL_EVALUATION(compressive, "compressive", kCompressive);
+QL_EVALUATION(xl_middle, "xl", kMiddle);
+QL_EVALUATION(ql_middle, "ql", kMiddle);
 QL_EVALUATION(xl_long, "xl", kLong);
 QL_EVALUATION(ql_long, "ql", kLong);
-QL_EVALUATION(compressive, "compressive", kCompressive);
+QL_ITEMS(xl, "xl", kLengths);
+QL_ITEMS(ql, "ql", kLengths);
+QL_ITEMS(compressive, "compressive", kCompressive);
+QL_ITEMS(xl_middle, "xl", kMiddle);
+QL_ITEMS(ql_middle, "ql", kMiddle);
 
 // The tools set up threads before the first tensor, too.
 [[maybe_unused]] const ql::machine::ThreadSetup thread_setup = ql::machine::set_up_threads(0);

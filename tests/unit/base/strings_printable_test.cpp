@@ -98,7 +98,7 @@ TEST_CASE("StopStrings: the first string is found in any parts, and nothing befo
     for (std::size_t i = 0; i < text.size() && !found; ++i) {
       so_far += text[i];
       stop.put(text.substr(i, 1));
-      // What can follow decides how many bytes are settled.
+      // The bytes are settled up to the first place at which a string may begin.
       std::size_t settled = so_far.size();
       for (const std::string& string : strings) {
         const std::size_t begin = so_far.find(string);

@@ -10,6 +10,7 @@
 #include "machine/device.h"
 #include "net/geometry.h"
 #include "nn/model.h"
+#include "unit/items_reference.h"
 #include "unit/network_on_one_page.h"
 #include "unit/nn_support.h"
 #include "unit/plain_bfloat16.h"
@@ -212,6 +213,16 @@ TEST_CASE("golden networks: they give other losses, or none, when a key is chang
         CHECK((key != free || computed > 0));
       }
     }
+  }
+}
+
+TEST_CASE("golden networks: items are scored as the network on one page does") {
+  for (const char* const name : kNames) {
+    CAPTURE(name);
+    const net::Network network = golden_network(read_golden_json(name), name);
+    nn::Model model(network, at::kFloat);
+    load_golden(model, read_safetensors(kGolden / (std::string(name) + ".safetensors")));
+    test::check_items(model, 2, 2 * network.lengths.segment + 1, 2e-6);
   }
 }
 

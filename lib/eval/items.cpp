@@ -1,0 +1,393 @@
+// Chooses how the sequences of items are read, finds the greedy choices, and adds up accuracies.
+
+#include "eval/items.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/process.h"
+#include "eval/chunk_size.h"
+#include "eval/losses.h"
+#include "machine/threads.h"
+
+namespace ql::eval {
+
+namespace {
+
+// Items are scored when they have this many tokens, so that batches are large and rows come soon.
+constexpr std::int64_t kBatchTokens = std::int64_t{1} << 15;
+// Sequences are read side by side in pieces of about this many states for a product.
+constexpr std::int64_t kRowsOfPiece = 512;
+// A shared beginning is read by itself if this saves about as many tokens, or makes a long chunk.
+constexpr std::int64_t kSharedTokens = 1024;
+
+std::optional<std::int64_t> optional_integer(const Json& json) {
+  return json.is_null() ? std::nullopt : std::optional(json.get<std::int64_t>());
+}
+
+template <typename Value>
+Json or_null(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json();
+}
+
+// Returns the index of the choice with the greatest score; of equal ones, the first.
+template <typename Score>
+std::int64_t best_of(const Item& item, const Score& score) {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < item.choices.size(); ++i) {
+    if (score(item.choices[i]) > score(item.choices[best])) best = i;
+  }
+  return static_cast<std::int64_t>(best);
+}
+
+}  // namespace
+
+Item item_from_json(const Json& record) {
+  Item item;
+  item.number = record.at("number");
+  item.where = record.at("where");
+  item.context = record.at("context").get<std::vector<std::int64_t>>();
+  for (const Json& choice : record.at("choices")) {
+    item.choices.push_back(
+        {choice.at("ids").get<std::vector<std::int64_t>>(), optional_integer(choice.at("unknown")),
+         optional_integer(choice.at("bytes")), optional_integer(choice.at("characters"))});
+  }
+  item.answer = optional_integer(record.at("answer"));
+  item.keys = record.at("keys");
+  return item;
+}
+
+ItemScorer::ItemScorer(const nn::ModelAtLengths& model, std::optional<shard::TokenId> begin,
+                       const EvaluationOptions& options, Sink sink)
+    : model_(model),
+      begin_(begin),
+      options_(options),
+      sink_(std::move(sink)),
+      segments_(options.chunk > 0 ? std::max<std::int64_t>(1, options.chunk / segment())
+                                  : automatic_segments(model.model().network(), model.geometry(),
+                                                       model.model().options().device())) {}
+
+std::vector<std::int64_t> ItemScorer::context_of(const Item& item) const {
+  std::vector<std::int64_t> inputs;
+  if (begin_) inputs.push_back(static_cast<std::int64_t>(*begin_));
+  inputs.insert(inputs.end(), item.context.begin(), item.context.end());
+  return inputs;
+}
+
+void ItemScorer::put(Item item) {
+  const auto check = [&](const std::vector<std::int64_t>& ids) {
+    check_ids(item.where, 0, ids.data(), static_cast<std::int64_t>(ids.size()),
+              model_.model().network().vocab_size);
+    waiting_tokens_ += static_cast<std::int64_t>(ids.size());
+  };
+  check(item.context);
+  for (const Choice& choice : item.choices) {
+    check(choice.ids);
+    waiting_tokens_ += static_cast<std::int64_t>(item.context.size());
+  }
+  if (item.context.empty() && !begin_) {
+    throw Error(item.where, "the context is empty, so nothing precedes the first token of a choice",
+                "give a context, or with --begin the id of a token to read before it");
+  }
+  waiting_.push_back(std::move(item));
+  if (waiting_tokens_ >= kBatchTokens) put_waiting();
+}
+
+void ItemScorer::put_waiting() {
+  if (waiting_.empty()) return;
+  const at::NoGradGuard no_gradient;
+  std::vector<Sequence> sequences;
+  std::vector<std::size_t> of_item;  // for each item, the number of sequences before it
+  std::int64_t rows = 0;
+  for (Item& item : waiting_) {
+    of_item.push_back(sequences.size());
+    const std::vector<std::int64_t> context = context_of(item);
+    for (Choice& choice : item.choices) {
+      if (choice.ids.empty()) continue;  // it has the probability 1
+      sequences.push_back({&choice, context, static_cast<std::int64_t>(context.size()) - 1, rows});
+      std::vector<std::int64_t>& inputs = sequences.back().inputs;
+      inputs.insert(inputs.end(), choice.ids.begin(), choice.ids.end() - 1);
+      rows += static_cast<std::int64_t>(choice.ids.size());
+    }
+  }
+  of_item.push_back(sequences.size());
+  at::Tensor states = at::empty({rows, model_.model().network().d_model}, model_.model().options());
+  std::vector<Sequence*> short_ones, others;
+  for (std::size_t item = 0; item + 1 < of_item.size(); ++item) {
+    std::vector<Sequence*> of_this;
+    for (std::size_t i = of_item[item]; i < of_item[item + 1]; ++i)
+      of_this.push_back(&sequences[i]);
+    if (of_this.empty()) continue;
+    const std::int64_t shared = of_this.front()->first / segment() * segment();
+    if (shared * static_cast<std::int64_t>(of_this.size()) >= kSharedTokens) {
+      read_shared(of_this, shared, states);
+      continue;
+    }
+    for (Sequence* sequence : of_this) {
+      (sequence->length() <= segment() ? short_ones : others).push_back(sequence);
+    }
+  }
+  read_side_by_side(std::move(short_ones), states);
+  read_layer_by_layer(others, states);
+  score(sequences, states);
+  std::vector<Item> scored;
+  scored.swap(waiting_);
+  waiting_tokens_ = 0;
+  for (Item& item : scored) sink_(std::move(item));
+  check_for_stop();
+}
+
+void ItemScorer::read_side_by_side(std::vector<Sequence*> sequences, at::Tensor& states) const {
+  if (sequences.empty()) return;
+  const c10::Device device = states.device();
+  // All sequences begin with the same token, whose keys and values are computed once.
+  nn::DecodeState root(model_.geometry(), model_.start_memory(1), 1, model_.model().options());
+  const std::int64_t read = begin_ ? 1 : 0;
+  at::Tensor of_begin;
+  if (begin_) {
+    of_begin = model_.forward_next(
+        at::full({1, 1}, static_cast<std::int64_t>(*begin_), at::kLong).to(device), root);
+  }
+  // Sequences of a piece are padded to the longest of them.
+  std::stable_sort(sequences.begin(), sequences.end(),
+                   [](const Sequence* a, const Sequence* b) { return a->length() < b->length(); });
+  const auto piece = [&](std::int64_t begin, std::int64_t count) {
+    const at::NoGradGuard no_gradient;
+    const std::int64_t length = sequences[static_cast<std::size_t>(begin + count - 1)]->length();
+    at::Tensor read_states = begin_ ? of_begin.expand({count, 1, -1}) : at::Tensor();
+    if (length > read) {
+      const at::Tensor tokens = at::zeros({count, length - read}, at::kLong);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::vector<std::int64_t>& inputs =
+            sequences[static_cast<std::size_t>(begin + i)]->inputs;
+        std::copy(inputs.begin() + read, inputs.end(), tokens[i].data_ptr<std::int64_t>());
+      }
+      nn::DecodeState streams =
+          root.streams(std::vector<std::int64_t>(static_cast<std::size_t>(count), 0));
+      const at::Tensor next =
+          model_.forward_next(tokens.to(device), streams, /*batch_invariant=*/false);
+      read_states = begin_ ? at::cat({read_states, next}, 1) : next;
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Sequence& sequence = *sequences[static_cast<std::size_t>(begin + i)];
+      const std::int64_t targets = sequence.length() - sequence.first;
+      states.narrow(0, sequence.row, targets)
+          .copy_(read_states[i].narrow(0, sequence.first, targets));
+    }
+  };
+  const std::int64_t longest = sequences.back()->length();
+  const auto all = static_cast<std::int64_t>(sequences.size());
+  const std::int64_t rows = std::max<std::int64_t>(1, kRowsOfPiece / longest);
+  if (machine::uses_kernels(states)) {
+    machine::for_pieces(all, rows, piece);
+  } else {
+    for (std::int64_t first = 0; first < all; first += rows) {
+      piece(first, std::min(rows, all - first));
+    }
+  }
+}
+
+at::Tensor ItemScorer::read(const std::vector<std::int64_t>& tokens, std::int64_t before,
+                            nn::Memory& memory) const {
+  std::vector<at::Tensor> parts;
+  const auto all = static_cast<std::int64_t>(tokens.size());
+  for (std::int64_t first = 0; first < all; first += segments_ * segment()) {
+    const std::int64_t count = std::min(segments_ * segment(), all - first);
+    const std::int64_t segments = (count + segment() - 1) / segment();
+    const at::Tensor padded = at::zeros({segments * segment()}, at::kLong);
+    std::copy_n(tokens.begin() + first, count, padded.data_ptr<std::int64_t>());
+    std::vector<std::int64_t> offsets;
+    for (std::int64_t i = 0; i < segments; ++i) {
+      offsets.push_back(before + first + i * segment());
+    }
+    parts.push_back(
+        model_.forward_stream(padded.view({segments, segment()}), memory, offsets).flatten(0, 1));
+    check_for_stop();
+  }
+  return at::cat(parts, 0);
+}
+
+void ItemScorer::read_shared(const std::vector<Sequence*>& sequences, std::int64_t read_once,
+                             at::Tensor& states) {
+  const std::vector<std::int64_t>& inputs = sequences.front()->inputs;
+  const auto known = static_cast<std::int64_t>(shared_.size());
+  const bool goes_on =
+      known > 0 && known <= read_once && std::equal(shared_.begin(), shared_.end(), inputs.begin());
+  if (!goes_on) shared_memory_ = model_.start_memory(1);
+  const std::int64_t begin = goes_on ? known : 0;
+  const auto end = inputs.begin() + read_once;
+  if (begin < read_once) read({inputs.begin() + begin, end}, begin, shared_memory_);
+  shared_.assign(inputs.begin(), end);
+  for (const Sequence* sequence : sequences) {
+    nn::Memory memory = shared_memory_;
+    const at::Tensor own =
+        read({sequence->inputs.begin() + read_once, sequence->inputs.end()}, read_once, memory);
+    const std::int64_t targets = sequence->length() - sequence->first;
+    states.narrow(0, sequence->row, targets)
+        .copy_(own.narrow(0, sequence->first - read_once, targets));
+  }
+}
+
+void ItemScorer::read_layer_by_layer(const std::vector<Sequence*>& sequences,
+                                     at::Tensor& states) const {
+  nn::Memory memory = model_.start_memory(1);
+  std::vector<std::int64_t> tokens, offsets, places, rows;
+  const auto read_chunk = [&] {
+    if (offsets.empty()) return;
+    tokens.resize(offsets.size() * static_cast<std::size_t>(segment()));
+    const at::Tensor read_states =
+        model_.forward_stream(at::tensor(tokens).view({-1, segment()}), memory, offsets);
+    if (!places.empty()) {
+      const auto index = [&](const std::vector<std::int64_t>& of) {
+        return at::tensor(of).to(states.device());
+      };
+      states.index_copy_(0, index(rows), read_states.flatten(0, 1).index_select(0, index(places)));
+    }
+    for (std::vector<std::int64_t>* list : {&tokens, &offsets, &places, &rows}) list->clear();
+    check_for_stop();
+  };
+  for (const Sequence* sequence : sequences) {
+    for (std::int64_t i = 0; i < sequence->length(); ++i) {
+      if (i % segment() == 0) {
+        if (static_cast<std::int64_t>(offsets.size()) == segments_) read_chunk();
+        tokens.resize(offsets.size() * static_cast<std::size_t>(segment()));
+        offsets.push_back(i);
+      }
+      if (i >= sequence->first) {
+        places.push_back(static_cast<std::int64_t>(tokens.size()));
+        rows.push_back(sequence->row + i - sequence->first);
+      }
+      tokens.push_back(sequence->inputs[static_cast<std::size_t>(i)]);
+    }
+  }
+  read_chunk();
+}
+
+void ItemScorer::score(const std::vector<Sequence>& sequences, const at::Tensor& states) {
+  if (sequences.empty()) return;
+  std::vector<std::int64_t> ids, positions(static_cast<std::size_t>(states.size(0)));
+  for (const Sequence& sequence : sequences) {
+    ids.insert(ids.end(), sequence.choice->ids.begin(), sequence.choice->ids.end());
+  }
+  std::iota(positions.begin(), positions.end(), std::int64_t{0});
+  std::vector<double> losses;
+  EvaluationOptions options;
+  options.model = options_.model;
+  options.sink = [&](const ScoredTargets& scored) {
+    losses.insert(losses.end(), scored.losses, scored.losses + scored.count);
+  };
+  Evaluation sums;
+  score_states(model_.model(), states, ids, positions, options, sums);
+  for (const Sequence& sequence : sequences) {
+    const auto first = losses.begin() + sequence.row;
+    sequence.choice->log_probability = -std::accumulate(
+        first, first + static_cast<std::ptrdiff_t>(sequence.choice->ids.size()), 0.0);
+  }
+  find_greedy(sequences, losses, states);
+}
+
+void ItemScorer::find_greedy(const std::vector<Sequence>& sequences,
+                             const std::vector<double>& losses, const at::Tensor& states) const {
+  // A token above one half is the likeliest, and one below 1 / vocab_size is not. The likeliest
+  // token is computed only for the others: first for the least likely one of a choice, which
+  // usually decides, and then for the rest.
+  const double never = std::log(static_cast<double>(model_.model().network().vocab_size)) + 1e-3;
+  const double always = std::log(2.0) - 1e-3;
+  const auto check = [&](const std::vector<std::pair<Choice*, std::int64_t>>& rows,
+                         const std::vector<std::int64_t>& ids) {
+    if (rows.empty()) return;
+    std::vector<std::int64_t> indexes;
+    for (const auto& row : rows) indexes.push_back(row.second);
+    const std::vector<LikelyToken> likeliest = likeliest_in_blocks(
+        model_.model(), states.index_select(0, at::tensor(indexes).to(states.device())), 1);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (likeliest[i].id != ids[i]) rows[i].first->greedy = false;
+    }
+  };
+  for (const bool least_likely : {true, false}) {
+    std::vector<std::pair<Choice*, std::int64_t>> rows;
+    std::vector<std::int64_t> ids;
+    for (const Sequence& sequence : sequences) {
+      const auto first = losses.begin() + sequence.row;
+      const auto end = first + static_cast<std::ptrdiff_t>(sequence.choice->ids.size());
+      const auto largest = std::max_element(first, end);
+      if (*largest > never) sequence.choice->greedy = false;
+      if (!sequence.choice->greedy) continue;
+      for (auto loss = first; loss != end; ++loss) {
+        if (*loss < always || (loss == largest) != least_likely) continue;
+        rows.emplace_back(sequence.choice, sequence.row + (loss - first));
+        ids.push_back(sequence.choice->ids[static_cast<std::size_t>(loss - first)]);
+      }
+    }
+    check(rows, ids);
+  }
+}
+
+Json choice_row(const Item& item, std::size_t choice) {
+  const Choice& scored = item.choices[choice];
+  return {{"item", item.number},
+          {"id", item.keys.value("id", Json())},
+          {"choice", choice},
+          {"tokens", scored.ids.size()},
+          {"log_probability", scored.log_probability},
+          {"greedy", scored.greedy ? 1 : 0},
+          {"bytes", or_null(scored.bytes)},
+          {"characters", or_null(scored.characters)},
+          {"unknown_tokens", or_null(scored.unknown)}};
+}
+
+void ItemSums::add(const Item& item) {
+  ++items_;
+  bool bytes = true;
+  for (const Choice& choice : item.choices) {
+    unknown_ =
+        unknown_ && choice.unknown ? std::optional(*unknown_ + *choice.unknown) : std::nullopt;
+    bytes = bytes && choice.bytes;
+  }
+  const bool cloze = item.choices.size() == 1;
+  if (!cloze && !item.answer) return;
+  const auto answer = static_cast<std::size_t>(item.answer.value_or(0));
+  const Choice& right = item.choices[answer];
+  const auto add_if_right = [&](const auto& divisor) {
+    if (cloze) return right.greedy ? 1 : 0;
+    return best_of(item,
+                   [&](const Choice& choice) {
+                     return choice.log_probability /
+                            std::max(1.0, static_cast<double>(divisor(choice)));
+                   }) == static_cast<std::int64_t>(answer)
+               ? 1
+               : 0;
+  };
+  ++answered_;
+  right_ += add_if_right([](const Choice&) { return 1; });
+  right_per_token_ += add_if_right([](const Choice& choice) { return choice.ids.size(); });
+  if (!bytes) right_per_byte_.reset();
+  if (right_per_byte_) {
+    *right_per_byte_ += add_if_right([](const Choice& choice) { return *choice.bytes; });
+  }
+  nll_ -= right.log_probability;
+  tokens_ += static_cast<std::int64_t>(right.ids.size());
+}
+
+Json ItemSums::row() const {
+  Json row = {{"items", items_}, {"answered", answered_}};
+  const auto n = static_cast<double>(answered_);
+  const auto put = [&](const std::string& name, std::optional<std::int64_t> right) {
+    const double share = static_cast<double>(right.value_or(0)) / n;
+    const bool known = right && answered_ > 0;
+    row[name] = known ? Json(share) : Json();
+    row[name + "_error"] =
+        known && answered_ > 1 ? Json(std::sqrt(share * (1 - share) / (n - 1))) : Json();
+  };
+  put("accuracy", right_);
+  put("accuracy_per_byte", right_per_byte_);
+  put("accuracy_per_token", right_per_token_);
+  row["nll"] = answered_ > 0 ? Json(nll_ / n) : Json();
+  row["perplexity"] = tokens_ > 0 ? Json(std::exp(nll_ / static_cast<double>(tokens_))) : Json();
+  row["unknown_tokens"] = or_null(unknown_);
+  return row;
+}
+
+}  // namespace ql::eval

@@ -1,0 +1,12 @@
+// Reads the vocabulary of a checkpoint, for programs that take text.
+#pragma once
+
+#include <string>
+
+#include "text/vocabulary.h"
+
+// Returns the vocabulary of a checkpoint, and its file's content in `text`. Throws Error if the
+// file has another vocabulary than the model, or is missing; `remedy` is then what else the user
+// can do.
+ql::text::Vocabulary checkpoint_vocabulary(const std::string& checkpoint, std::string& text,
+                                           const std::string& remedy);

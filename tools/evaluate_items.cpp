@@ -1,0 +1,208 @@
+// Scores the items of qleval --items: reads their records from standard input, and prints a row for
+// each choice, or a table.
+#include <optional>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/rows.h"
+#include "base/stream.h"
+#include "base/strings.h"
+#include "base/tool.h"
+#include "eval/items.h"
+#include "machine/device.h"
+#include "machine/process_group.h"
+#include "machine/threads.h"
+#include "net/model_file.h"
+#include "tables.h"
+#include "weights/weights.h"
+
+namespace {
+
+using namespace ql;
+
+// Reads the records of tools/qleval_items.cpp.
+class Records {
+ public:
+  // Calls pause() before waiting for the next record. Throws Error for an error of the writer.
+  Json next(const std::function<void()>& pause) {
+    std::size_t end = 0;
+    while ((end = buffer_.find('\n', begin_)) == std::string::npos) {
+      buffer_.erase(0, std::exchange(begin_, 0));
+      if (!input_.has_more()) pause();
+      std::array<char, 1 << 16> bytes{};
+      const std::size_t size = input_.read(bytes.data(), bytes.size());
+      if (size == 0) {
+        throw Error("--items", "the process that encodes the items ended early",
+                    "the usual reason is that memory ran out");
+      }
+      buffer_.append(bytes.data(), size);
+    }
+    Json record = Json::parse(buffer_.begin() + static_cast<std::ptrdiff_t>(begin_),
+                              buffer_.begin() + static_cast<std::ptrdiff_t>(end));
+    begin_ = end + 1;
+    if (!record.contains("error")) return record;
+    pause();
+    const auto text = record["error"].get<std::string>();
+    if (record["usage"]) throw UsageError("", text);
+    throw Error("", text);
+  }
+
+ private:
+  InputFile input_{"-"};
+  std::string buffer_;
+  std::size_t begin_ = 0;  // of the next record in buffer_
+};
+
+// Holds the figures of one checkpoint: of all items, and by the value of the key of --group.
+struct Sums {
+  void add(const eval::Item& item, const std::string& group) {
+    all.add(item);
+    if (group.empty()) return;
+    const Json& value = item.keys.at(group);
+    const std::string name = value.is_string() ? value.get<std::string>() : value.dump();
+    auto found = std::find_if(groups.begin(), groups.end(),
+                              [&](const auto& one) { return one.first == name; });
+    if (found == groups.end()) found = groups.insert(found, {name, {}});
+    found->second.add(item);
+  }
+  eval::ItemSums all;
+  std::vector<std::pair<std::string, eval::ItemSums>> groups;  // in the order of the file
+};
+
+net::Lengths lengths_of(const Options& options, net::Lengths lengths) {
+  const auto replace = [&](const char* name, std::int64_t& length) {
+    const std::vector<std::int64_t> values = options.integers(name);
+    if (values.size() > 1) {
+      throw UsageError(fmt::format("--{}", name), "has several values, but --items takes one",
+                       "call qleval once for each value");
+    }
+    if (!values.empty()) length = values.front();
+  };
+  replace("segment", lengths.segment);
+  replace("memory", lengths.memory);
+  replace("compressed-memory", lengths.compressed_memory);
+  return lengths;
+}
+
+std::optional<shard::TokenId> begin_token(const Options& options, const Json& of_vocabulary) {
+  if (!options.has("begin")) {
+    return of_vocabulary.is_null() ? std::nullopt
+                                   : std::optional(of_vocabulary.get<shard::TokenId>());
+  }
+  const auto id = parse_integer(options.text("begin"));
+  return id ? std::optional(static_cast<shard::TokenId>(*id)) : std::nullopt;
+}
+
+Json table_row(const std::string& checkpoint, const Options& options, const net::Lengths& lengths,
+               const Json& group, const eval::ItemSums& sums) {
+  Json row = {{"checkpoint", checkpoint},
+              {"data", options.text("items")},
+              {"segment", lengths.segment},
+              {"memory", lengths.memory},
+              {"compressed_memory", lengths.compressed_memory},
+              {"group", group}};
+  row.update(sums.row());
+  return row;
+}
+
+// Prints rows in the format of --format.
+class Rows {
+ public:
+  explicit Rows(const Options& options)
+      : json_(options.text("format") == "json"),
+        list_(json_ && !options.has("per")),
+        table_(table_of(options, {"checkpoint", "group", "items", "accuracy", "accuracy_error",
+                                  "accuracy_per_byte", "accuracy_per_token", "perplexity"})) {}
+  // `more` are keys for JSON only.
+  void put(const Json& row, const Json& more = Json::object()) {
+    if (!json_) {
+      out_.write(table_.lines(row));
+      return;
+    }
+    Json object = row;
+    if (!more.empty()) object["keys"] = more;
+    out_.write((list_ ? (first_ ? "[\n" : ",\n") : "") + json_line(object) + (list_ ? "" : "\n"));
+    first_ = false;
+  }
+  void flush() { out_.flush(); }
+  void close() {
+    if (list_) out_.write("\n]\n");
+    out_.close();
+  }
+  void check(const Json& row) const { table_.check(row); }
+
+ private:
+  bool json_, list_, first_ = true;
+  TableText table_;
+  OutputStream out_{"-", /*binary=*/false};
+};
+
+void score_checkpoint(const std::string& checkpoint, const Options& options, Records& records,
+                      Rows& rows) {
+  const bool per_choice = options.has("per");
+  const std::string group = options.has("group") ? options.text("group") : "";
+  const std::optional<shard::TokenId> begin = begin_token(options, records.next([] {}).at("begin"));
+  const c10::Device device =
+      machine::find_device(options.text("device"), machine::ProcessGroup::single());
+  const machine::Precision precision = machine::set_up_precision(
+      device, value_named<machine::Precision>(options.text("precision"), "--precision"),
+      machine::ProcessGroup::single());
+  const net::Network network = net::read_model_file(checkpoint).network;
+  const std::filesystem::path path = checkpoint;
+  const nn::Model model =
+      weights::load_model(std::filesystem::is_directory(path) ? path : path.parent_path(),
+                          at::TensorOptions(at::kFloat).device(device));
+  const nn::ModelPrecision in_precision(model, precision);
+  const nn::ModelAtLengths at_lengths(model, lengths_of(options, network.lengths));
+  if (begin && *begin >= static_cast<shard::TokenId>(network.vocab_size)) {
+    throw UsageError("--begin", fmt::format("the id {} is outside the vocabulary of {} entries",
+                                            *begin, network.vocab_size));
+  }
+  eval::EvaluationOptions rules;
+  rules.chunk = options.integer("chunk");
+  rules.model = checkpoint;
+  Sums sums;
+  Progress progress(fmt::format("{}, {}", checkpoint, options.text("items")), "items");
+  std::int64_t done = 0;
+  eval::ItemScorer scorer(at_lengths, begin, rules, [&](const eval::Item& item) {
+    sums.add(item, group);
+    for (std::size_t i = 0; per_choice && i < item.choices.size(); ++i) {
+      Json keys = item.keys;
+      keys.erase("id");
+      rows.put(eval::choice_row(item, i), keys);
+    }
+    progress.update(++done);
+  });
+  const auto pause = [&] {
+    scorer.put_waiting();
+    if (per_choice) rows.flush();
+  };
+  for (Json record = records.next(pause); !record.empty(); record = records.next(pause)) {
+    scorer.put(eval::item_from_json(record));
+  }
+  pause();
+  progress.finish(fmt::format("{} items", with_thousands(done)));
+  if (done == 0) throw Error(options.text("items"), "has no items");
+  if (per_choice) return;
+  const net::Lengths& lengths = at_lengths.geometry().lengths;
+  for (const auto& [name, of_group] : sums.groups) {
+    rows.put(table_row(checkpoint, options, lengths, name, of_group));
+  }
+  rows.put(table_row(checkpoint, options, lengths, Json(), sums.all));
+}
+
+}  // namespace
+
+void evaluate_items(const Options& options) {
+  machine::set_up_threads(static_cast<int>(options.integer("threads")));
+  Rows rows(options);
+  eval::Item example;
+  example.choices.resize(1);
+  rows.check(options.has("per") ? eval::choice_row(example, 0)
+                                : table_row("", options, {}, {}, eval::ItemSums()));
+  Records records;
+  for (const std::string& checkpoint : qleval_inputs(options).checkpoints) {
+    score_checkpoint(checkpoint, options, records, rows);
+  }
+  rows.close();
+}

@@ -1,0 +1,154 @@
+// Reads and encodes the items of qleval --items in a process of its own, because SentencePiece and
+// LibTorch cannot be in one process.
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <optional>
+
+#include "base/data_input.h"
+#include "base/error.h"
+#include "base/rows.h"
+#include "checkpoint_text.h"
+#include "tables.h"
+#include "text/items.h"
+
+namespace {
+
+using namespace ql;
+
+// Calls use(line, number) for each line of a file or pipe, and pause() before it waits for more.
+void read_lines(const std::string& path,
+                const std::function<void(std::string_view line, std::int64_t number)>& use,
+                const std::function<void()>& pause) {
+  DataInput input(path, Content::kAnything);
+  std::string rest;
+  std::array<char, 1 << 16> bytes{};
+  std::int64_t number = 0;
+  for (;;) {
+    if (!input.has_more()) pause();
+    const std::size_t size = input.read(bytes.data(), bytes.size());
+    if (size == 0) break;
+    std::size_t begin = 0, looked_at = rest.size();
+    rest.append(bytes.data(), size);
+    for (;;) {
+      const std::size_t end = rest.find('\n', std::max(begin, looked_at));
+      if (end == std::string::npos) break;
+      use(std::string_view(rest).substr(begin, end - begin), ++number);
+      begin = end + 1;
+    }
+    rest.erase(0, begin);
+  }
+  if (!rest.empty()) use(rest, ++number);
+}
+
+// Writes records, one a line, to the program that scores them.
+class Records {
+ public:
+  explicit Records(int pipe) : pipe_(pipe) {}
+  void put(const Json& record) {
+    buffer_ += json_line(record) + "\n";
+    if (buffer_.size() > (std::size_t{1} << 16)) flush();
+  }
+  void flush() {
+    pipe_.write(buffer_.data(), buffer_.size(), "pipe");
+    buffer_.clear();
+  }
+
+ private:
+  Descriptor pipe_;
+  std::string buffer_;
+};
+
+// Holds what is needed to encode for one checkpoint.
+struct CheckpointText {
+  explicit CheckpointText(const std::string& checkpoint) {
+    std::string missing, text;
+    try {
+      vocabulary = checkpoint_vocabulary(checkpoint, text, "give ids in place of text");
+    } catch (const Error& error) {
+      missing = error.what();
+    }
+    encoder.emplace(vocabulary ? &*vocabulary : nullptr, missing);
+  }
+  std::optional<text::Vocabulary> vocabulary;
+  std::optional<text::ItemEncoder> encoder;
+};
+
+void put_item(const text::ItemEncoder& encoder, const Options& options, std::string_view line,
+              std::int64_t number, Records& records) {
+  const std::string file = options.text("items");
+  const std::string where =
+      fmt::format("{}: line {}", file == "-" ? "standard input" : file, number);
+  Json item = text::parse_item(line, where);
+  Json record = encoder.encode(item, where);
+  record["number"] = number;
+  record["where"] = where;
+  record["answer"] = item.value("answer", Json());
+  for (const char* key : {"context", "choices", "answer"}) item.erase(key);
+  if (options.has("group") && !item.contains(options.text("group"))) {
+    throw FormatError(where,
+                      fmt::format("the key '{}' of --group is missing", options.text("group")),
+                      "add the key, or leave --group out");
+  }
+  record["keys"] = std::move(item);
+  records.put(record);
+}
+
+// For each checkpoint writes a record with its begin token, its items, and an empty record.
+void put_all(const Options& options, Records& records) {
+  const std::vector<std::string> checkpoints = qleval_inputs(options).checkpoints;
+  const bool keep = options.text("items") == "-" && checkpoints.size() > 1;
+  std::vector<std::string> kept;  // standard input is read once
+  for (std::size_t i = 0; i < checkpoints.size(); ++i) {
+    const CheckpointText text(checkpoints[i]);
+    records.put({{"begin", text.vocabulary ? text::line_end_token(*text.vocabulary) : Json()}});
+    const auto put = [&](std::string_view line, std::int64_t number) {
+      if (keep && i == 0) kept.emplace_back(line);
+      put_item(*text.encoder, options, line, number, records);
+    };
+    if (keep && i > 0) {
+      for (std::size_t line = 0; line < kept.size(); ++line) {
+        put(kept[line], static_cast<std::int64_t>(line) + 1);
+      }
+    } else {
+      read_lines(options.text("items"), put, [&] { records.flush(); });
+    }
+    records.put(Json::object());
+  }
+}
+
+}  // namespace
+
+void pipe_items(const Options& options) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw SystemError("--items", "open a pipe", errno);
+  Descriptor read_end(ends[0]);
+  const pid_t scorer = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0) throw SystemError("--items", "start a process", errno);
+  if (child > 0) {
+    const Descriptor write_end(ends[1]);
+    ::dup2(read_end, STDIN_FILENO);
+    return;
+  }
+  // This process must not go on reading standard input when the other one has ended.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != scorer) ::_exit(0);
+  read_end.close();
+  Records records(ends[1]);
+  try {
+    try {
+      put_all(options, records);
+    } catch (const Error& error) {
+      // The items before this one are scored first. Then the scorer throws the error.
+      const bool usage = dynamic_cast<const UsageError*>(&error) != nullptr;
+      records.put({{"error", error.what()}, {"usage", usage}});
+    }
+    records.flush();
+  } catch (const std::exception&) {
+    ::_exit(1);  // the scorer has ended, or a signal asked for a stop
+  }
+  ::_exit(0);
+}
