@@ -22,7 +22,7 @@ using namespace ql;
 void read_lines(const std::string& path,
                 const std::function<void(std::string_view line, std::int64_t number)>& use,
                 const std::function<void()>& pause) {
-  DataInput input(path, Content::kAnything);
+  DataInput input(path, Content::kJson);
   std::string rest;
   std::array<char, 1 << 16> bytes{};
   std::int64_t number = 0;
