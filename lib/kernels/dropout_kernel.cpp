@@ -103,7 +103,8 @@ QL_TARGET_AVX2 void fill_group_body_avx2(std::uint8_t* kept, std::uint32_t first
     // The pack instruction works on each half of a register separately, and leaves the quarters in
     // the order 0, 2, 1, 3.
     const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(low_kept, high_kept), 0xD8);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(kept + std::ptrdiff_t{32} * i), _mm256_and_si256(bytes, one));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(kept + std::ptrdiff_t{32} * i),
+                        _mm256_and_si256(bytes, one));
   }
 }
 
