@@ -124,7 +124,9 @@ Json ItemEncoder::encode(const Json& item, const std::string& where) const {
   Json choices = Json::array();
   for (const Json& choice : item["choices"]) {
     const auto text = choice.get<std::string>();
-    std::vector<TokenId> ids = ids_of(words ? text : context + moved + text, where);
+    std::string whole;
+    if (!words) whole.append(context).append(moved);
+    std::vector<TokenId> ids = ids_of(whole.append(text), where);
     if (!words) ids.erase(ids.begin(), ids.begin() + std::min(before.size(), ids.size()));
     const auto unknown = [&](TokenId id) { return id == vocabulary_->unk(); };
     choices.push_back({{"ids", ids},
