@@ -23,12 +23,24 @@ using namespace ql;
 // Reads the records of tools/qleval_items.cpp.
 class Records {
  public:
-  // Calls pause() before waiting for the next record. Throws Error for an error of the writer.
+  // Calls pause() when the writer waits for more items. It does not matter which of the two
+  // programs is faster, because batches of items end at a pause. Throws Error for an error of the
+  // writer.
   Json next(const std::function<void()>& pause) {
+    Json record = read();
+    for (; record.contains("wait"); record = read()) pause();
+    if (!record.contains("error")) return record;
+    pause();
+    const auto text = record["error"].get<std::string>();
+    if (record["usage"]) throw UsageError("", text);
+    throw Error("", text);
+  }
+
+ private:
+  Json read() {
     std::size_t end = 0;
     while ((end = buffer_.find('\n', begin_)) == std::string::npos) {
       buffer_.erase(0, std::exchange(begin_, 0));
-      if (!input_.has_more()) pause();
       std::array<char, 1 << 16> bytes{};
       const std::size_t size = input_.read(bytes.data(), bytes.size());
       if (size == 0) {
@@ -40,14 +52,9 @@ class Records {
     Json record = Json::parse(buffer_.begin() + static_cast<std::ptrdiff_t>(begin_),
                               buffer_.begin() + static_cast<std::ptrdiff_t>(end));
     begin_ = end + 1;
-    if (!record.contains("error")) return record;
-    pause();
-    const auto text = record["error"].get<std::string>();
-    if (record["usage"]) throw UsageError("", text);
-    throw Error("", text);
+    return record;
   }
 
- private:
   InputFile input_{"-"};
   std::string buffer_;
   std::size_t begin_ = 0;  // of the next record in buffer_
@@ -178,11 +185,20 @@ void score_checkpoint(const std::string& checkpoint, const Options& options, Rec
     if (per_choice) rows.flush();
   };
   for (Json record = records.next(pause); !record.empty(); record = records.next(pause)) {
-    scorer.put(eval::item_from_json(record));
+    eval::Item item = eval::item_from_json(record);
+    try {
+      scorer.put(std::move(item));
+    } catch (const Error&) {
+      pause();  // the rows of the items before this one come first
+      throw;
+    }
   }
   pause();
   progress.finish(fmt::format("{} items", with_thousands(done)));
-  if (done == 0) throw Error(options.text("items"), "has no items");
+  if (done == 0) {
+    throw Error(options.text("items") == "-" ? "standard input" : options.text("items"),
+                "has no items");
+  }
   if (per_choice) return;
   const net::Lengths& lengths = at_lengths.geometry().lengths;
   for (const auto& [name, of_group] : sums.groups) {

@@ -34,12 +34,12 @@ using namespace ql;
 class Prompts : public shard::TokenSink {
  public:
   // `line_end` replaces an empty prompt; it is absent if the vocabulary has no line end.
-  Prompts(const Options& options, std::optional<shard::TokenId> line_end,
+  Prompts(const Options& options, const std::string& type, std::optional<shard::TokenId> line_end,
           generate::Generator& generator, shard::TokenSink& stream,
           std::optional<OutputStream>& table_file)
       : by_document_(options.text("prompts") == "document"),
         open_(options.flag("open")),
-        pass_on_stop_strings_(options.has("text")),
+        pass_on_stop_strings_(options.has("text") && type != "word"),
         line_end_(line_end),
         generator_(generator),
         stream_(stream),
@@ -97,7 +97,7 @@ class Prompts : public shard::TokenSink {
 
   bool by_document_;
   bool open_;  // --open: a line end at the end of a prompt is removed
-  // qlgen itself ends a text before the string, which may begin inside a token.
+  // qlgen itself ends a text before the string, which may begin inside a token, except of words.
   bool pass_on_stop_strings_;
   std::optional<shard::TokenId> line_end_;
   generate::Generator& generator_;
@@ -282,7 +282,7 @@ void generate_text(const Options& options) {
         out.flush();
       },
       {header.vocabulary, header.vocabulary_text, provenance(configuration_of(options))});
-  Prompts sink(options, line_end, generator, *stream, table_file);
+  Prompts sink(options, header.vocabulary.type, line_end, generator, *stream, table_file);
   const auto finish = [&] {
     // The table is closed first, so it is complete even if no process reads the tokens any longer.
     if (table_file) table_file->close();

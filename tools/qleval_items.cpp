@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <optional>
 
 #include "base/data_input.h"
@@ -96,11 +97,14 @@ void put_item(const text::ItemEncoder& encoder, const Options& options, std::str
   records.put(record);
 }
 
-// For each checkpoint writes a record with its begin token, its items, and an empty record.
+// For each checkpoint writes a record with its begin token, its items, and an empty record. Before
+// it waits for items, it writes a record that says so.
 void put_all(const Options& options, Records& records) {
   const std::vector<std::string> checkpoints = qleval_inputs(options).checkpoints;
-  const bool keep = options.text("items") == "-" && checkpoints.size() > 1;
-  std::vector<std::string> kept;  // standard input is read once
+  // A pipe can be read only once.
+  const bool keep =
+      checkpoints.size() > 1 && !std::filesystem::is_regular_file(options.text("items"));
+  std::vector<std::string> kept;
   for (std::size_t i = 0; i < checkpoints.size(); ++i) {
     const CheckpointText text(checkpoints[i]);
     records.put({{"begin", text.vocabulary ? text::line_end_token(*text.vocabulary) : Json()}});
@@ -113,7 +117,10 @@ void put_all(const Options& options, Records& records) {
         put(kept[line], static_cast<std::int64_t>(line) + 1);
       }
     } else {
-      read_lines(options.text("items"), put, [&] { records.flush(); });
+      read_lines(options.text("items"), put, [&] {
+        records.put({{"wait", true}});
+        records.flush();
+      });
     }
     records.put(Json::object());
   }

@@ -62,7 +62,9 @@ constexpr std::int64_t kLinearBlock = 64;
 // computation of queries, keys and values is not included.
 struct AttentionCost {
   double products = 0;  // multiplications
-  double held = 0;      // elements that evaluation holds at once
+  // Elements that evaluation holds at once, by ATen's operations. The CPU's kernel holds no scores,
+  // but counts them, too, so that the sizes of chunks and the last digits of results stay.
+  double held = 0;
 };
 
 // Returns the cost for the layer that reads the states of `input`.

@@ -230,6 +230,8 @@ static TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
     if (config.passes == 0) config.passes = saved.integer("passes", 0);
   }
   const std::int64_t known = available_bytes() / task.group->local_size();
+  // The trial of a process must not begin before all processes have looked.
+  task.group->from_first(std::int64_t{0});
   // A tenth is left for the system's cache of files.
   const std::int64_t available =
       known == 0 ? std::numeric_limits<std::int64_t>::max() : known - known / 10;
