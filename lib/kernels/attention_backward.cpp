@@ -359,7 +359,8 @@ AttentionGradients backward(const AttentionInput& input, const AttentionResult& 
   // position bias.
   const std::int64_t rows = view.window + 2;
   const at::Tensor partial = at::zeros({groups * parts, view.heads, rows, view.width}, options);
-  const PositionColumns<Real, Number> columns(view, version);
+  using Columns = PositionColumns<Real, Number>;
+  const Columns columns = view.keeps_probabilities ? Columns() : Columns(view, version);
   const Operands<Real, Number> operands(version);
   const auto table = pack_positions<Packed<Number>>(
       view, view.positions, view.width, padded<Real>(view.width) * view.most_keys,

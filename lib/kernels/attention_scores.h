@@ -13,6 +13,7 @@ namespace ql::kernels::attention {
 // element.
 template <typename Real, typename Number>
 struct PositionColumns {
+  PositionColumns() = default;
   PositionColumns(const View<Real>& view, machine::VectorVersion version) {
     const std::int64_t keys = padded<Real>(view.most_keys);
     Operands<Real, Number> operands(version);

@@ -35,14 +35,19 @@ void matrix_product(benchmark::State& state) {
 }
 BENCHMARK(matrix_product)->UseRealTime();
 
-// The last argument is 1 for products of bfloat16.
-void evaluation(benchmark::State& state, const std::string& name, const ql::net::Lengths& lengths) {
-  const std::int64_t tokens = state.range(0);
+ql::net::Network network_of(const std::string& name) {
   ql::net::Network network =
       ql::net::read_preset(std::string(QL_SHARE) + "/presets/simplebooks-2-" + name + ".json", {},
                            {})
           .network;
   network.vocab_size = kVocabulary;
+  return network;
+}
+
+// The last argument is 1 for products of bfloat16.
+void evaluation(benchmark::State& state, const std::string& name, const ql::net::Lengths& lengths) {
+  const std::int64_t tokens = state.range(0);
+  const ql::net::Network network = network_of(name);
   ql::nn::Model model(network, at::TensorOptions(at::kFloat));
   model.initialise(1);
   const at::Tensor ids = at::randint(kVocabulary, {tokens + 1}, at::kLong);
@@ -71,11 +76,7 @@ void evaluation(benchmark::State& state, const std::string& name, const ql::net:
 
 void items(benchmark::State& state, const std::string& name, const ql::net::Lengths& lengths) {
   constexpr std::int64_t kItems = 10000, kContext = 12, kChoice = 8;
-  ql::net::Network network =
-      ql::net::read_preset(std::string(QL_SHARE) + "/presets/simplebooks-2-" + name + ".json", {},
-                           {})
-          .network;
-  network.vocab_size = kVocabulary;
+  const ql::net::Network network = network_of(name);
   ql::nn::Model model(network, at::TensorOptions(at::kFloat));
   model.initialise(1);
   const ql::nn::ModelAtLengths at_lengths(model, lengths);
