@@ -39,9 +39,10 @@ struct GradientView {
 //   q_i     : sum_j S_ij k_j + sum_j S_ij r_(m+i-j)
 //   u, v    : the first and the second term of q_i, summed over the queries
 //
-// The first block of queries of a part (View::query_parts()) sets the gradients of keys and values;
-// later blocks add to these gradients. The gradients of r, u and v are sums over the streams of a
-// group (kGroup), so every call of run() adds to them.
+// The first tile of a block of keys sets the gradients of these keys and values; later tiles add to
+// these gradients. Tiles with the same keys follow one another, so that what belongs to the keys,
+// which is more than what belongs to a tile's queries, stays in the cache. The gradients of r, u
+// and v are sums over the streams of a group (kGroup), so every call of run() adds to them.
 template <typename Real, typename Number>
 class Backward {
  public:
@@ -78,38 +79,29 @@ class Backward {
       for (std::int64_t query = 0; query < problem.queries; ++query) {
         gradient_rows_.push_back(sums_gradient_ + problem.query_at(query));
       }
-      const Panels<Element> keys = scores_.pack_all(problem, 0, keys_.begin());
-      operands().pack_columns({scores_.key_rows(), problem.keys, view_.width, nullptr, view_.row()},
-                              value_columns_.begin());
-      const KeyGradients result = rows_of(window, problem.first_key, problem.step);
-      KeyGradients target = result;
-      // Sums of several blocks are added up where the rows follow one another.
-      const bool in_buffer = problem.blocks(part) > 1;
-      if (in_buffer) {
-        target = {of_keys_.begin(), of_values_.begin(), padded<Real>(view_.width)};
-      }
       problem.for_blocks(part, [&](std::int64_t begin, std::int64_t count) {
-        if (!target.set) clear_unseen(problem, begin, count, target);
-        run_block(problem, begin, count, keys, out, target);
-        target.set = true;
+        start_queries(problem, begin, count);
       });
-      if (!target.set) clear(target, 0, problem.keys);
-      if (!in_buffer) continue;
-      for (std::int64_t key = 0; key < problem.keys; ++key) {
-        std::copy_n(target.keys + key * target.row, view_.width, result.keys + key * result.row);
-        std::copy_n(target.values + key * target.row, view_.width,
-                    result.values + key * result.row);
-      }
+      const KeyGradients of_keys = rows_of(window, problem.first_key, problem.step);
+      problem.for_key_blocks(
+          [&](const Range& keys) { run_key_block(problem, part, keys, out, of_keys); });
+      problem.for_blocks(part, [&](std::int64_t begin, std::int64_t count) {
+        finish_queries(problem, begin, count, out);
+      });
     }
   }
 
  private:
   using Element = Packed<Number>;
 
-  // Points to the gradients of keys and values, which are added to if they are set.
+  // Points to the gradients of keys and values, which are added to if they are set. Row 0 is for
+  // key `first`.
   struct KeyGradients {
+    KeyGradients from(std::int64_t key) const {
+      return {keys + (key - first) * row, values + (key - first) * row, row, key, set};
+    }
     Real *keys, *values;
-    std::int64_t row;
+    std::int64_t row, first = 0;
     bool set = false;
   };
 
@@ -127,57 +119,94 @@ class Backward {
     return {keys, keys + view_.row(), step * 2 * view_.row()};
   }
 
-  // Clears the gradients of the keys, and of their values, that no query of the block sees.
-  void clear_unseen(const AttentionProblem<Real>& problem, std::int64_t begin, std::int64_t count,
-                    const KeyGradients& of_keys) {
-    const Range keys = find_range(problem.seen(begin), 0, count);
-    clear(of_keys, 0, keys.begin);
-    clear(of_keys, keys.end, problem.keys);
-  }
-
   // Clears the gradients of the keys and values from `key` up to `end`.
   void clear(const KeyGradients& of_keys, std::int64_t key, std::int64_t end) {
     for (; key < end; ++key) {
-      std::fill_n(of_keys.keys + key * of_keys.row, view_.width, Real(0));
-      std::fill_n(of_keys.values + key * of_keys.row, view_.width, Real(0));
+      const KeyGradients at = of_keys.from(key);
+      std::fill_n(at.keys, view_.width, Real(0));
+      std::fill_n(at.values, view_.width, Real(0));
     }
   }
 
-  void run_block(const AttentionProblem<Real>& problem, std::int64_t begin, std::int64_t count,
-                 const Panels<Element>& keys, const GradientView<Real>& out,
-                 const KeyGradients& of_keys) {
-    scores_.start_block(problem, begin, count);
+  // Packs the operands that belong to a block of queries, and finds the means of their gradients.
+  void start_queries(const AttentionProblem<Real>& problem, std::int64_t begin,
+                     std::int64_t count) {
+    scores_.start_queries(problem, begin, count);
     const Real* const* queries = scores_.query_rows() + begin;
     const Real* const* gradients = gradient_rows_.data() + begin;
-    Panels<Element> sums = Panels<Element>::packed(sums_.begin(), operands().depth(count));
-    bool in_place = false;
+    const auto pack = [&](const Real* const* rows, const Real* bias, const Buffer<Element>& to) {
+      operands().pack_rows({rows, count, view_.width, nullptr, 0, bias}, packed_at(to, begin));
+    };
     if constexpr (kRounds) {
       scale_rows_in(version_, gradients, static_cast<const Real*>(nullptr), Real(1), count,
-                    view_.width, scores_.operand_row(), rounded_sums_.begin());
-    } else {
-      in_place = problem.has_rows_in_place(problem.keys);
-      if (in_place) sums = Panels<Real>::in_place(*gradients, problem.step * view_.row());
+                    view_.width, scores_.operand_row(),
+                    rounded_sums_.begin() + begin * scores_.operand_row());
     }
-    const auto pack = [&](const Real* const* rows, const Real* bias, Element* to) {
-      operands().pack_rows({rows, count, view_.width, nullptr, 0, bias}, to);
-    };
-    if (!in_place) pack(gradients, nullptr, sums_.begin());
-    pack(queries, bias_of(view_.content_bias, problem), content_.begin());
+    if (!has_sums_in_place(problem)) pack(gradients, nullptr, sums_);
+    pack(queries, bias_of(view_.content_bias, problem), content_);
     if (view_.positions != nullptr) {
-      pack(queries, bias_of(view_.position_bias, problem), position_.begin());
+      pack(queries, bias_of(view_.position_bias, problem), position_);
     }
     if (view_.window > kTileKeys) {
-      multiply_and_add_rows_in(version_, *gradients,
-                               static_cast<const Real*>(result_.sums) + problem.query_at(begin),
-                               problem.step * view_.row(), count, view_.width, means_.begin());
+      multiply_and_add_rows_in(
+          version_, *gradients, static_cast<const Real*>(result_.sums) + problem.query_at(begin),
+          problem.step * view_.row(), count, view_.width, means_.begin() + begin);
     }
-    problem.for_tiles(begin, count, [&](const Tile& tile) {
-      const TileRows<Real> rows = find_score_gradients(problem, tile);
-      add_key_gradients(problem, tile, rows, sums, of_keys);
-      if (view_.positions != nullptr) add_position_gradients(problem, tile, out.positions);
-      add_query_gradients(problem, tile, keys);
+  }
+
+  // Finds the gradients of a block of keys, and adds what these keys give to all other gradients.
+  void run_key_block(const AttentionProblem<Real>& problem, std::int64_t part, const Range& keys,
+                     const GradientView<Real>& out, const KeyGradients& of_keys) {
+    scores_.start_keys(keys);
+    const std::int64_t count = keys.end - keys.begin;
+    const Panels<Element> rows = scores_.pack_keys(problem, 0, keys_.begin());
+    operands().pack_columns({scores_.key_rows(), count, view_.width, nullptr, view_.row()},
+                            value_columns_.begin());
+    const KeyGradients result = of_keys.from(keys.begin);
+    KeyGradients target = result;
+    // Sums of several tiles are added up where the rows follow one another.
+    const bool in_buffer = problem.blocks(part) > 1;
+    if (in_buffer) {
+      target.keys = of_keys_.begin();
+      target.values = of_values_.begin();
+      target.row = padded<Real>(view_.width);
+    }
+    problem.for_tiles(part, keys, [&](const Tile& tile) {
+      if (!target.set) {
+        const Range seen = find_range(problem.seen(tile), 0, tile.queries);
+        clear(target, keys.begin, tile.key + seen.begin);
+        clear(target, tile.key + seen.end, keys.end);
+      }
+      run_tile(problem, tile, rows, out, target);
+      target.set = true;
     });
-    finish_query_gradients(problem, begin, count, out);
+    if (!target.set) clear(target, keys.begin, keys.end);
+    if (!in_buffer) return;
+    for (std::int64_t key = keys.begin; key < keys.end; ++key) {
+      std::copy_n(target.from(key).keys, view_.width, result.from(key).keys);
+      std::copy_n(target.from(key).values, view_.width, result.from(key).values);
+    }
+  }
+
+  void run_tile(const AttentionProblem<Real>& problem, const Tile& tile,
+                const Panels<Element>& keys, const GradientView<Real>& out,
+                const KeyGradients& of_keys) {
+    const TileRows<Real> rows = find_score_gradients(problem, tile);
+    add_key_gradients(problem, tile, rows, of_keys);
+    if (view_.positions != nullptr) add_position_gradients(problem, tile, out.positions);
+    add_query_gradients(problem, tile, keys);
+  }
+
+  // Returns the place of a block of queries, beginning with `query`, in a buffer of packed rows.
+  Element* packed_at(const Buffer<Element>& rows, std::int64_t query) const {
+    return rows.begin() + query * padded<Real>(view_.width);
+  }
+  Panels<Element> packed(const Buffer<Element>& rows, const Tile& tile) {
+    return Panels<Element>::packed(packed_at(rows, tile.query), operands().depth(tile.queries));
+  }
+  // Returns true if the gradients of sums are read where they are.
+  bool has_sums_in_place(const AttentionProblem<Real>& problem) const {
+    return !kRounds && problem.has_rows_in_place(problem.keys);
   }
 
   // Returns the tile's rows: the probabilities after dropout, and the gradients with respect to the
@@ -187,11 +216,11 @@ class Backward {
     rows.gradients = gradients_.begin();
     rows.maxima = result_.maxima + problem.result_at(tile.query);
     rows.totals = result_.inverses + problem.result_at(tile.query);
-    if (view_.window > kTileKeys) rows.means = means_.begin();
+    if (view_.window > kTileKeys) rows.means = means_.begin() + tile.query;
     rows.scale = view_.scale;
     SmallProduct<Real, Number> product{tile.queries, tile.keys, view_.width};
     if constexpr (kRounds) {
-      product.a = rounded_sums_.begin();
+      product.a = rounded_sums_.begin() + tile.query * scores_.operand_row();
       product.a_row = scores_.operand_row();
     } else {
       product.a = sums_gradient_ + problem.query_at(tile.query);
@@ -232,24 +261,30 @@ class Backward {
   }
 
   void add_key_gradients(const AttentionProblem<Real>& problem, const Tile& tile,
-                         const TileRows<Real>& rows, const Panels<Element>& sums,
-                         const KeyGradients& of_keys) {
+                         const TileRows<Real>& rows, const KeyGradients& of_keys) {
     const Range keys = find_range(rows.seen, 0, tile.queries);
+    const KeyGradients target = of_keys.from(tile.key + keys.begin);
     SmallProduct<Real, Number> product{keys.end - keys.begin, view_.width, tile.queries};
     product.a = weights_.by_column + kNext * keys.begin;
     product.a_row = kNext;
     product.a_inner = kNext * rows.stride;
-    product.b = sums;
-    product.c_row = of_keys.row;
-    product.c = of_keys.values + (tile.key + keys.begin) * of_keys.row;
-    product.add = of_keys.set;
+    product.b = packed(sums_, tile);
+    if constexpr (!kRounds) {
+      if (has_sums_in_place(problem)) {
+        product.b = Panels<Real>::in_place(gradient_rows_[static_cast<std::size_t>(tile.query)],
+                                           problem.step * view_.row());
+      }
+    }
+    product.c_row = target.row;
+    product.c = target.values;
+    product.add = target.set;
     // The queries from j - memory to j - memory + farthest see key j.
     const std::int64_t nearest = tile.key + keys.begin - problem.memory - tile.query;
     product.inner_band = {nearest, nearest + problem.farthest + 1, 1, 0, tile.queries};
     operands().multiply(product);
     product.a = score_gradients_.by_column + kNext * keys.begin;
-    product.b = Panels<Element>::packed(content_.begin(), operands().depth(tile.queries));
-    product.c = of_keys.keys + (tile.key + keys.begin) * of_keys.row;
+    product.b = packed(content_, tile);
+    product.c = target.keys;
     operands().multiply(product);
   }
 
@@ -263,7 +298,7 @@ class Backward {
     product.a = score_gradients_.by_diagonal + kNext * (table.begin - shift);
     product.a_row = kNext;
     product.a_inner = kNext * (sizes_.tile_stride + kNext);
-    product.b = Panels<Element>::packed(position_.begin(), operands().depth(tile.queries));
+    product.b = packed(position_, tile);
     product.c_row = problem.step * view_.width;
     product.c = positions + (view_.window - 1) * view_.width -
                 (problem.distances - 1 - table.begin) * product.c_row;
@@ -278,9 +313,8 @@ class Backward {
     SmallProduct<Real, Number> product{tile.queries, view_.width, tile.keys};
     product.a = score_gradients_.by_row;
     product.a_row = sizes_.tile_stride;
-    product.b = keys;
-    product.b.data += tile.key / kNext * keys.row;
-    product.c = content_gradient_.begin();
+    product.b = scores_.rows_of(keys, tile);
+    product.c = content_gradient_.begin() + tile.query * padded<Real>(view_.width);
     product.c_row = padded<Real>(view_.width);
     product.padded = true;
     product.add = !tile.first;
@@ -296,17 +330,18 @@ class Backward {
     product.b = Panels<Element>::packed(position_rows_.of(problem.head),
                                         operands().depth(problem.distances));
     product.b.data += table.begin / kNext * kPanel<Real>;
-    product.c = position_gradient_.begin();
+    product.c = position_gradient_.begin() + tile.query * padded<Real>(view_.width);
     product.inner_band = {shift - table.begin, shift - table.begin + tile.keys, -1, 0,
                           product.inner};
     operands().multiply(product);
   }
 
-  void finish_query_gradients(const AttentionProblem<Real>& problem, std::int64_t begin,
-                              std::int64_t count, const GradientView<Real>& out) {
+  void finish_queries(const AttentionProblem<Real>& problem, std::int64_t begin, std::int64_t count,
+                      const GradientView<Real>& out) {
     const std::int64_t width = view_.width, stride = padded<Real>(width);
-    const Real* content = content_gradient_.begin();
-    const Real* position = view_.positions == nullptr ? nullptr : position_gradient_.begin();
+    const Real* content = content_gradient_.begin() + begin * stride;
+    const Real* position =
+        view_.positions == nullptr ? nullptr : position_gradient_.begin() + begin * stride;
     add_to_sums_in(version_, content, stride, count, width, out.content_bias);
     if (position != nullptr) {
       add_to_sums_in(version_, position, stride, count, width, out.position_bias);
@@ -333,7 +368,7 @@ class Backward {
   Buffer<Element> sums_{sizes_.rows}, content_{sizes_.rows}, position_{sizes_.rows};
   Buffer<Real> of_keys_{sizes_.keys}, of_values_{sizes_.keys};
   Buffer<Real> content_gradient_{sizes_.rows}, position_gradient_{sizes_.rows};
-  Buffer<Real> means_{view_.tile_queries()}, gradients_{sizes_.tile, kTileMargin};
+  Buffer<Real> means_{view_.segment}, gradients_{sizes_.tile, kTileMargin};
   // These are for products of bfloat16.
   std::int64_t rounded_tile_ = kRounds ? sizes_.tile : 0;
   Buffer<Number> rounded_sums_{kRounds ? sizes_.rows : 0};

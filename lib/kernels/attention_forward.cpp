@@ -28,9 +28,13 @@ class Forward {
     for (std::int64_t first = 0; first < std::min(view_.segment, view_.dilation(head)); ++first) {
       const AttentionProblem<Real> problem{view_, stream, head, first};
       scores_.start(problem);
-      const auto values = scores_.pack_all(problem, view_.row(), values_.begin());
       problem.for_blocks(part, [&](std::int64_t begin, std::int64_t count) {
-        run_block(problem, begin, count, values);
+        scores_.start_queries(problem, begin, count);
+      });
+      problem.for_key_blocks([&](const Range& keys) {
+        scores_.start_keys(keys);
+        const auto values = scores_.pack_keys(problem, view_.row(), values_.begin());
+        problem.for_tiles(part, keys, [&](const Tile& tile) { add_tile(problem, tile, values); });
       });
     }
   }
@@ -38,43 +42,39 @@ class Forward {
  private:
   using Element = Packed<Number>;
 
-  void run_block(const AttentionProblem<Real>& problem, std::int64_t begin, std::int64_t count,
-                 const Panels<Element>& values) {
+  // Adds the tile's values to the sums of its queries, and completes these sums with the last tile.
+  void add_tile(const AttentionProblem<Real>& problem, const Tile& tile,
+                const Panels<Element>& values) {
     const std::int64_t width = view_.width, stride = padded<Real>(width);
-    const std::int64_t at = problem.result_at(begin);
-    Real* const sums = result_.sums + problem.query_at(begin);
-    Real* const totals = result_.maxima == nullptr ? totals_.begin() : result_.inverses + at;
-    bool whole = true;
-    scores_.start_block(problem, begin, count);
-    problem.for_tiles(begin, count, [&](const Tile& tile) {
-      whole = tile.first && tile.last;
-      TileRows<Real> rows = scores_.compute(problem, tile);
-      rows.maxima = result_.maxima == nullptr ? maxima_.begin() : result_.maxima + at;
-      rows.totals = totals;
-      rows.sums = block_sums_.begin();
-      rows.width = stride;
-      if (result_.probabilities != nullptr) {
-        rows.probability_stride = padded<Real>(view_.most_keys);
-        rows.probabilities = result_.probabilities + at * rows.probability_stride + tile.key;
-      }
-      softmax_tile_in(version_, &rows);
+    const std::int64_t row = problem.step * view_.row(), at = problem.result_at(tile.query);
+    const bool whole = tile.first && tile.last, keeps = result_.maxima != nullptr;
+    Real* const sums = result_.sums + problem.query_at(tile.query);
+    Real* const sums_so_far = sums_.begin() + tile.query * stride;
+    TileRows<Real> rows = scores_.compute(problem, tile);
+    rows.maxima = keeps ? result_.maxima + at : maxima_.begin() + tile.query;
+    rows.totals = keeps ? result_.inverses + at : totals_.begin() + tile.query;
+    rows.sums = sums_so_far;
+    rows.width = stride;
+    if (result_.probabilities != nullptr) {
+      rows.probability_stride = padded<Real>(view_.most_keys);
+      rows.probabilities = result_.probabilities + at * rows.probability_stride + tile.key;
+    }
+    softmax_tile_in(version_, &rows);
 
-      SmallProduct<Real, Number> product{count, width, tile.keys};
-      product.a = weights_of(rows);
-      product.a_row = rows.stride;
-      product.b = values;
-      product.b.data += tile.key / kDepth<Number> * values.row;
-      product.c = whole ? sums : block_sums_.begin();
-      product.c_row = whole ? problem.step * view_.row() : stride;
-      product.padded = !whole;
-      product.add = !tile.first;
-      product.inner_band = rows.seen;
-      scores_.operands().multiply(product);
-    });
-    if (whole) return;
-    for (std::int64_t r = 0; r < count; ++r) {
-      scale_row_in(version_, static_cast<const Real*>(block_sums_.begin()) + r * stride, width,
-                   totals[r], sums + r * problem.step * view_.row());
+    SmallProduct<Real, Number> product{tile.queries, width, tile.keys};
+    product.a = weights_of(rows);
+    product.a_row = rows.stride;
+    product.b = scores_.rows_of(values, tile);
+    product.c = whole ? sums : sums_so_far;
+    product.c_row = whole ? row : stride;
+    product.padded = !whole;
+    product.add = !tile.first;
+    product.inner_band = rows.seen;
+    scores_.operands().multiply(product);
+    if (whole || !tile.last) return;
+    for (std::int64_t r = 0; r < tile.queries; ++r) {
+      scale_row_in(version_, static_cast<const Real*>(sums_so_far) + r * stride, width,
+                   rows.totals[r], sums + r * row);
     }
   }
 
@@ -95,8 +95,7 @@ class Forward {
   machine::VectorVersion version_;
   BufferSizes<Real> sizes_{view_};
   Buffer<Element> values_{sizes_.keys};
-  Buffer<Real> block_sums_{sizes_.rows}, maxima_{view_.tile_queries()},
-      totals_{view_.tile_queries()};
+  Buffer<Real> sums_{sizes_.rows}, maxima_{view_.segment}, totals_{view_.segment};
   Buffer<Number> weights_{kDepth<Number> == 1 ? 0 : sizes_.tile};
 };
 

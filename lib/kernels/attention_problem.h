@@ -258,18 +258,26 @@ struct AttentionProblem {
   }
   // Returns the row of the farthest distance at which a query sees a key.
   std::int64_t farthest_row() const { return std::max<std::int64_t>(0, distances - 1 - farthest); }
-  // Calls work(tile) for the tiles of `count` queries, beginning with `begin`, that have a key
-  // which a query sees.
+  // Calls work(keys) for the blocks of keys, which have nearly the same size.
   template <typename Work>
-  void for_tiles(std::int64_t begin, std::int64_t count, const Work& work) const {
-    const Range range = find_range(seen(begin), 0, count);
-    std::int64_t key = range.begin / kPanel<Real> * kPanel<Real>;
-    const std::int64_t tiles = (range.end - key + kTileKeys - 1) / kTileKeys;
-    const std::int64_t size = padded<Real>((range.end - key + tiles - 1) / tiles);
-    for (bool start = true; key < range.end; key += size, start = false) {
-      const std::int64_t left = range.end - key;
-      work(Tile{begin, count, key, std::min(size, left), start, left <= size});
+  void for_key_blocks(const Work& work) const {
+    const std::int64_t blocks = (keys + kTileKeys - 1) / kTileKeys;
+    const std::int64_t size = padded<Real>((keys + blocks - 1) / blocks);
+    for (std::int64_t key = 0; key < keys; key += size) {
+      work(Range{key, std::min(key + size, keys)});
     }
+  }
+  // Calls work(tile) for the blocks of a part's queries that see a key of the block `of_keys`.
+  template <typename Work>
+  void for_tiles(std::int64_t part, const Range& of_keys, const Work& work) const {
+    for_blocks(part, [&](std::int64_t begin, std::int64_t count) {
+      const Range range = find_range(seen(begin), 0, count);
+      const std::int64_t key = std::max(of_keys.begin, range.begin / kPanel<Real> * kPanel<Real>);
+      const std::int64_t end = std::min(of_keys.end, range.end);
+      if (key >= end) return;
+      work(Tile{begin, count, key, end - key, range.begin >= of_keys.begin,
+                range.end <= of_keys.end});
+    });
   }
   // Returns into how many blocks the queries of a part are divided.
   std::int64_t blocks(std::int64_t part) const {
@@ -323,17 +331,17 @@ struct AttentionProblem {
 //
 //   tile_stride  the distance between rows of a tile
 //   tile         a tile; the margin of its first row is in front of the buffer
-//   rows         one row [d_head] for each query of a tile
-//   keys         all keys, or all values, of a problem, packed by rows
-//   columns      all keys, or all values, of a problem, packed by columns
+//   rows         one row [d_head] for each query
+//   keys         a block of keys, or of values, packed by rows
+//   columns      a block of keys, or of values, packed by columns
 template <typename Real>
 struct BufferSizes {
   explicit BufferSizes(const View<Real>& view)
       : tile_stride(view.tile_keys() + kTileMargin),
         tile(view.tile_queries() * tile_stride),
-        rows(view.tile_queries() * padded<Real>(view.width)),
-        keys(padded<Real>(view.width) * view.most_keys),
-        columns(view.width * padded<Real>(view.most_keys)) {}
+        rows(view.segment * padded<Real>(view.width)),
+        keys(padded<Real>(view.width) * view.tile_keys()),
+        columns(view.width * view.tile_keys()) {}
   std::int64_t tile_stride, tile, rows, keys, columns;
 };
 

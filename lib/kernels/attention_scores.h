@@ -54,8 +54,8 @@ class TileScores {
              const Real* probabilities, machine::VectorVersion version)
       : view_(view), positions_(positions), probabilities_(probabilities), version_(version) {
     if (!view.drops) return;
-    // draw_kept() draws a row of the mask for the keys of a tile, or of at most two. The softmax
-    // reads complete panels.
+    // draw_kept() draws a row of the mask for the keys of a tile, or for the window if it has at
+    // most twice as many. The softmax reads complete panels.
     const std::int64_t keys = std::min(view.window, 2 * view.tile_keys());
     kept_.resize(static_cast<std::size_t>((view.tile_queries() + 1) * keys + kPanel<Real>));
     line_.resize(static_cast<std::size_t>(view.window));
@@ -76,19 +76,26 @@ class TileScores {
     for (std::int64_t query = 0; query < problem.queries; ++query) {
       query_rows_.push_back(view_.queries + problem.query_at(query));
     }
-    if (probabilities_ != nullptr) return;
-    operands_.pack_columns({key_rows_.data(), problem.keys, view_.width}, key_columns_.begin());
   }
 
   // Prepares `count` queries, beginning with query `begin`, for their tiles.
-  void start_block(const AttentionProblem<Real>& problem, std::int64_t begin, std::int64_t count) {
+  void start_queries(const AttentionProblem<Real>& problem, std::int64_t begin,
+                     std::int64_t count) {
     if (probabilities_ != nullptr) return;
     const Real* const* queries = query_rows_.data() + begin;
     scale_rows_in(version_, queries, bias_of(view_.content_bias, problem), view_.scale, count,
-                  view_.width, operand_row(), content_.begin());
+                  view_.width, operand_row(), content_.begin() + begin * operand_row());
     if (view_.positions == nullptr) return;
     scale_rows_in(version_, queries, bias_of(view_.position_bias, problem), view_.scale, count,
-                  view_.width, operand_row(), position_.begin());
+                  view_.width, operand_row(), position_.begin() + begin * operand_row());
+  }
+
+  // Prepares a block of keys for its tiles.
+  void start_keys(const Range& keys) {
+    keys_ = keys;
+    if (probabilities_ != nullptr) return;
+    operands_.pack_columns({key_rows_.data() + keys.begin, keys.end - keys.begin, view_.width},
+                           key_columns_.begin());
   }
 
   // Returns the scores of the tile, with the mask of its probabilities.
@@ -110,7 +117,7 @@ class TileScores {
       return rows;
     }
     SmallProduct<Real, Number> product{tile.queries, tile.keys, view_.width};
-    product.a = content_.begin();
+    product.a = content_.begin() + tile.query * operand_row();
     product.a_row = operand_row();
     product.b = columns_of(key_columns_.begin(), tile);
     product.c = rows.scores;
@@ -121,7 +128,7 @@ class TileScores {
     rows.shift = problem.shift(tile);
     if (view_.positions != nullptr) {
       product.columns = problem.distances;
-      product.a = position_.begin();
+      product.a = position_.begin() + tile.query * operand_row();
       product.b = Panels<Element>::packed(positions_.vectors.of(problem.head),
                                           operands_.depth(view_.width));
       product.c = rows.scores - rows.shift;
@@ -137,25 +144,32 @@ class TileScores {
 
   // Returns the number of elements from one row of an operand [queries, d_head] to the next.
   std::int64_t operand_row() const { return kDepth<Number> * operands_.depth(view_.width); }
-  // Returns the packed columns of the tile's keys; `columns` are those of all keys.
+  // Returns the packed columns of the tile's keys; `columns` are those of the block of keys.
   Panels<Element> columns_of(const Element* columns, const Tile& tile) const {
     const std::int64_t depth = operands_.depth(view_.width);
-    return Panels<Element>::packed(columns + tile.key * depth, depth);
+    return Panels<Element>::packed(columns + (tile.key - keys_.begin) * depth, depth);
   }
-  // Returns the panels of the problem's keys (`offset` 0) or values (`offset` row()), which are
-  // read in place or are packed at `to`.
-  Panels<Element> pack_all(const AttentionProblem<Real>& problem, std::int64_t offset,
-                           Element* to) const {
+  // Returns the panels of the block of keys (`offset` 0) or of their values (`offset` row()), which
+  // are read in place or are packed at `to`.
+  Panels<Element> pack_keys(const AttentionProblem<Real>& problem, std::int64_t offset,
+                            Element* to) const {
     if constexpr (kDepth<Number> == 1) {
       if (problem.has_rows_in_place(problem.queries)) {
-        return Panels<Real>::in_place(key_rows_.front() + offset, problem.step * 2 * view_.row());
+        return Panels<Real>::in_place(key_rows()[0] + offset, problem.step * 2 * view_.row());
       }
     }
-    operands_.pack_rows({key_rows_.data(), problem.keys, view_.width, nullptr, offset}, to);
-    return Panels<Element>::packed(to, operands_.depth(problem.keys));
+    const std::int64_t count = keys_.end - keys_.begin;
+    operands_.pack_rows({key_rows(), count, view_.width, nullptr, offset}, to);
+    return Panels<Element>::packed(to, operands_.depth(count));
+  }
+  // Returns the rows of the tile's keys; `panels` are those of the block of keys.
+  Panels<Element> rows_of(Panels<Element> panels, const Tile& tile) const {
+    panels.data += (tile.key - keys_.begin) / kDepth<Number> * panels.row;
+    return panels;
   }
   Operands<Real, Number>& operands() { return operands_; }
-  const Real* const* key_rows() const { return key_rows_.data(); }
+  // Returns the rows of the block of keys.
+  const Real* const* key_rows() const { return key_rows_.data() + keys_.begin; }
   const Real* const* query_rows() const { return query_rows_.data(); }
 
  private:
@@ -182,8 +196,10 @@ class TileScores {
     rows.rows_per_kept = shared;
     rows.first_kept = tile.query % shared;
     const std::int64_t count = (rows.first_kept + tile.queries - 1) / shared + 1;
-    if (2 * tile.keys >= view_.window) {
-      // The rows follow one another in the mask, so no value of the generator is drawn in vain.
+    if (8 * tile.keys >= 7 * view_.window) {
+      // The rows nearly follow one another in the mask. A draw of them all uses nearly every value
+      // of the generator; a draw of each row wastes values at its ends, where the generator's
+      // groups (kDropoutGroup) have other elements.
       rows.kept_stride = view_.window;
       draw(element(tile.query), (count - 1) * view_.window + tile.keys, kept_.data());
       return;
@@ -208,6 +224,7 @@ class TileScores {
   Buffer<Number> content_{sizes_.rows}, position_{sizes_.rows};
   Buffer<Real> tile_{sizes_.tile, kTileMargin};
   std::vector<const Real*> key_rows_, query_rows_;
+  Range keys_;
   std::vector<std::uint8_t> kept_, line_;
 };
 
