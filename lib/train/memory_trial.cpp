@@ -3,9 +3,8 @@
 
 #include "train/memory_trial.h"
 
-#include <malloc.h>
+#include <algorithm>
 #include <exception>
-#include "base/resources.h"
 
 #include "eval/chunk_size.h"
 #include "eval/evaluate.h"
