@@ -159,6 +159,7 @@ class Training {
 
   void step() { learner_.step(streams_, step_++, config_.learning_rate); }
   const Shape& shape() const { return shape_; }
+  std::int64_t data_bytes() { return shape_.batch * reader_.frame_bytes(); }
   std::int64_t tokens() const { return shape_.batch * shape_.network.lengths.segment; }
   double flops() const {
     return static_cast<double>(tokens()) *
@@ -186,6 +187,7 @@ class Training {
   std::int64_t step_ = 0;
 };
 
+// Returns the memory of a training, without its data.
 double predicted_mebibytes(const Shape& shape, int threads) {
   const ql::train::TrainingConfig config = make_config(shape);
   constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
@@ -256,7 +258,8 @@ void run(const std::vector<Shape>& shapes, int rounds, const ql::machine::Thread
     json["share_of_product"] = median(shares[i]);
     json["against_first"] = median(steps.front()) / step;
     if (trainings.size() == 1) {
-      json["predicted_mib"] = predicted;
+      json["predicted_mib"] =
+          predicted + static_cast<double>(trainings[i]->data_bytes()) / kMebibyte;
       json["peak_mib"] = static_cast<double>(ql::peak_resident_bytes()) / kMebibyte;
     }
     json["threads"] = setup.threads;
