@@ -33,7 +33,7 @@ struct Item {
   Json keys = Json::object();          // all further keys of the line
 };
 
-// Reads the record of an item that tools/qleval_items.cpp wrote.
+// Reads the record of an item that tools/pipe_items.cpp wrote.
 Item item_from_json(const Json& record);
 
 // Scores items in batches. An item begins with an empty memory. `begin`, if given, is read before
