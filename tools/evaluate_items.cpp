@@ -86,14 +86,10 @@ class Rows {
         table_(table_of(options, {"checkpoint", "group", "items", "accuracy", "accuracy_error",
                                   "accuracy_per_byte", "accuracy_per_token", "perplexity"})) {}
   // `more` are keys for JSON only.
-  void put(const Json& row, const Json& more = Json::object()) {
-    if (!json_) {
-      out_.write(table_.lines(row));
-      return;
-    }
-    Json object = row;
-    if (!more.empty()) object["keys"] = more;
-    out_.write((list_ ? (first_ ? "[\n" : ",\n") : "") + json_line(object) + (list_ ? "" : "\n"));
+  void put(Json row, const Json& more = Json::object()) {
+    if (json_ && !more.empty()) row["keys"] = more;
+    const std::string before = !list_ ? "" : first_ ? "[\n" : ",\n";
+    out_.write(json_ ? before + json_line(row) + (list_ ? "" : "\n") : table_.lines(row));
     first_ = false;
   }
   void flush() { out_.flush(); }
