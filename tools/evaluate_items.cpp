@@ -5,10 +5,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rows.h"
-#include "base/stream.h"
 #include "base/strings.h"
 #include "base/tool.h"
 #include "eval/items.h"
+#include "eval/units.h"
+#include "item_records.h"
 #include "machine/device.h"
 #include "machine/process_group.h"
 #include "machine/threads.h"
@@ -20,52 +21,16 @@ namespace {
 
 using namespace ql;
 
-// Reads the records of tools/qleval_items.cpp.
-class Records {
- public:
-  // Calls pause() when the writer waits for more items. It does not matter which of the two
-  // programs is faster, because batches of items end at a pause. Throws Error for an error of the
-  // writer.
-  Json next(const std::function<void()>& pause) {
-    Json record = read();
-    for (; record.contains("wait"); record = read()) pause();
-    if (!record.contains("error")) return record;
-    pause();
-    const auto text = record["error"].get<std::string>();
-    if (record["usage"]) throw UsageError("", text);
-    throw Error("", text);
-  }
-
- private:
-  Json read() {
-    std::size_t end = 0;
-    while ((end = buffer_.find('\n', begin_)) == std::string::npos) {
-      buffer_.erase(0, std::exchange(begin_, 0));
-      std::array<char, 1 << 16> bytes{};
-      const std::size_t size = input_.read(bytes.data(), bytes.size());
-      if (size == 0) {
-        throw Error("--items", "the process that encodes the items ended early",
-                    "the usual reason is that memory ran out");
-      }
-      buffer_.append(bytes.data(), size);
-    }
-    Json record = Json::parse(buffer_.begin() + static_cast<std::ptrdiff_t>(begin_),
-                              buffer_.begin() + static_cast<std::ptrdiff_t>(end));
-    begin_ = end + 1;
-    return record;
-  }
-
-  InputFile input_{"-"};
-  std::string buffer_;
-  std::size_t begin_ = 0;  // of the next record in buffer_
-};
-
 // Holds the figures of one checkpoint: of all items, and by the value of the key of --group.
 struct Sums {
   void add(const eval::Item& item, const std::string& group) {
     all.add(item);
     if (group.empty()) return;
-    const Json& value = item.keys.at(group);
+    if (!item.keys.contains(group)) {
+      throw FormatError(item.where, fmt::format("the key '{}' of --group is missing", group),
+                        "add the key, or leave --group out");
+    }
+    const Json& value = item.keys[group];
     const std::string name = value.is_string() ? value.get<std::string>() : value.dump();
     auto found = std::find_if(groups.begin(), groups.end(),
                               [&](const auto& one) { return one.first == name; });
@@ -91,10 +56,10 @@ net::Lengths lengths_of(const Options& options, net::Lengths lengths) {
   return lengths;
 }
 
-std::optional<shard::TokenId> begin_token(const Options& options, const Json& of_vocabulary) {
+std::optional<shard::TokenId> begin_token(const Options& options,
+                                          const shard::StreamHeader& header) {
   if (!options.has("begin")) {
-    return of_vocabulary.is_null() ? std::nullopt
-                                   : std::optional(of_vocabulary.get<shard::TokenId>());
+    return eval::line_end_of(header.vocabulary, [&] { return header.vocabulary_text; });
   }
   const auto id = parse_integer(options.text("begin"));
   return id ? std::optional(static_cast<shard::TokenId>(*id)) : std::nullopt;
@@ -121,14 +86,10 @@ class Rows {
         table_(table_of(options, {"checkpoint", "group", "items", "accuracy", "accuracy_error",
                                   "accuracy_per_byte", "accuracy_per_token", "perplexity"})) {}
   // `more` are keys for JSON only.
-  void put(const Json& row, const Json& more = Json::object()) {
-    if (!json_) {
-      out_.write(table_.lines(row));
-      return;
-    }
-    Json object = row;
-    if (!more.empty()) object["keys"] = more;
-    out_.write((list_ ? (first_ ? "[\n" : ",\n") : "") + json_line(object) + (list_ ? "" : "\n"));
+  void put(Json row, const Json& more = Json::object()) {
+    if (json_ && !more.empty()) row["keys"] = more;
+    const std::string before = !list_ ? "" : first_ ? "[\n" : ",\n";
+    out_.write(json_ ? before + json_line(row) + (list_ ? "" : "\n") : table_.lines(row));
     first_ = false;
   }
   void flush() { out_.flush(); }
@@ -144,11 +105,11 @@ class Rows {
   OutputStream out_{"-", /*binary=*/false};
 };
 
-void score_checkpoint(const std::string& checkpoint, const Options& options, Records& records,
+void score_checkpoint(const std::string& checkpoint, const Options& options, ItemRecords& records,
                       Rows& rows) {
   const bool per_choice = options.has("per");
   const std::string group = options.has("group") ? options.text("group") : "";
-  const std::optional<shard::TokenId> begin = begin_token(options, records.next([] {}).at("begin"));
+  const std::optional<shard::TokenId> begin = begin_token(options, records.vocabulary());
   const c10::Device device =
       machine::find_device(options.text("device"), machine::ProcessGroup::single());
   const machine::Precision precision = machine::set_up_precision(
@@ -216,7 +177,7 @@ void evaluate_items(const Options& options) {
   example.choices.resize(1);
   rows.check(options.has("per") ? eval::choice_row(example, 0)
                                 : table_row("", options, {}, {}, eval::ItemSums()));
-  Records records;
+  ItemRecords records;
   for (const std::string& checkpoint : qleval_inputs(options).checkpoints) {
     score_checkpoint(checkpoint, options, records, rows);
   }

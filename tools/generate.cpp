@@ -16,6 +16,7 @@
 #include "eval/data_set.h"
 #include "eval/units.h"
 #include "generate/generator.h"
+#include "item_records.h"
 #include "machine/device.h"
 #include "machine/process_group.h"
 #include "machine/threads.h"
@@ -28,6 +29,10 @@
 namespace {
 
 using namespace ql;
+
+constexpr const char* kNoPrompt =
+    "a prompt is empty, and the vocabulary has no line end to start from";
+constexpr const char* kNoPromptRemedy = "give a prompt of one token or more";
 
 // Passes prompts to a generator. Writes the generated tokens to a stream, with a document for every
 // continuation, and to the table of --log-probabilities if that option is given.
@@ -72,9 +77,7 @@ class Prompts : public shard::TokenSink {
     pass_on();
     if (generator_.prompt_tokens() == 0) {
       if (!line_end_) {
-        throw Error(generator_.name(),
-                    "a prompt is empty, and the vocabulary has no line end to start from",
-                    "give a prompt of one token or more");
+        throw Error(generator_.name(), kNoPrompt, kNoPromptRemedy);
       }
       generator_.put(&*line_end_, 1);
     }
@@ -176,18 +179,31 @@ struct NamedTokens {
   eval::TokenTexts texts = {};
 };
 
+std::string as_word(const std::string& word) { return " " + word + " "; }
+
+// Returns the text of each token. A word has blanks around it, so that strings of words are found.
+std::vector<std::string> texts_to_search(const shard::StreamHeader& header) {
+  std::vector<std::string> texts = eval::read_token_bytes(header.vocabulary_text);
+  if (header.vocabulary.eos) texts.at(*header.vocabulary.eos) = "\n";
+  if (header.vocabulary.type == "word") {
+    std::transform(texts.begin(), texts.end(), texts.begin(), as_word);
+  }
+  return texts;
+}
+
 // Adds a string of --until that is not a token. A vocabulary of words finds only complete words, so
-// each word of the string must be a token. A line feed stands for <eos>.
-void add_stop_string(const std::string& typed, NamedTokens& tokens,
+// each word of the string must be a token; with --items another string is ignored, as it cannot
+// occur. A line feed stands for <eos>.
+void add_stop_string(const std::string& typed, bool of_items, NamedTokens& tokens,
                      generate::GenerationOptions& options) {
   const std::string& type = tokens.header.vocabulary.type;
   std::string string = unescaped(typed).value_or(typed);
   if (string.empty()) throw UsageError("--until", "is empty", "give a token or a string");
-  const auto as_word = [](const std::string& word) { return " " + word + " "; };
   if (type == "word") {
     std::string words;
     for (const std::string& word : split(replaced(string, "\n", " \n "), ' ')) {
       if (word.empty()) continue;
+      if (word != "\n" && of_items && !tokens.find_name("--until", word)) return;
       if (word != "\n") tokens.find("--until", word);
       words += as_word(word);
     }
@@ -196,17 +212,16 @@ void add_stop_string(const std::string& typed, NamedTokens& tokens,
   options.stop_strings.push_back(string);
   // A SentencePiece model has a blank before each line, which decoding removes.
   if (type == "sentencepiece") options.stop_strings.push_back(replaced(string, "\n", "\n "));
-  if (!options.token_texts.empty()) return;
-  options.token_texts = eval::read_token_bytes(tokens.header.vocabulary_text);
-  if (const auto eos = tokens.header.vocabulary.eos) options.token_texts.at(*eos) = "\n";
-  if (type != "word") return;
-  std::transform(options.token_texts.begin(), options.token_texts.end(),
-                 options.token_texts.begin(), as_word);
+  if (options.token_texts.empty()) options.token_texts = texts_to_search(tokens.header);
 }
 
 generate::GenerationOptions generation_options(const Options& options, NamedTokens tokens,
-                                               std::optional<shard::TokenId> line_end) {
+                                               std::optional<shard::TokenId> line_end,
+                                               const nn::ModelAtLengths& model) {
   generate::GenerationOptions result;
+  result.model = options.text("model");
+  result.stride =
+      options.has("stride") ? options.integer("stride") : generate::usual_stride(model.geometry());
   if (options.has("without")) {
     for (const std::string& name : split(options.text("without"), ',')) {
       result.rules.without.push_back(tokens.find("--without", name));
@@ -222,7 +237,9 @@ generate::GenerationOptions generation_options(const Options& options, NamedToke
   result.samples = options.integer("samples");
   result.tokens = options.integer("tokens");
   for (const std::string& until : options.texts("until")) {
-    if (until == "line" || until == "document") {
+    if (options.has("items")) {
+      add_stop_string(until, /*of_items=*/true, tokens, result);
+    } else if (until == "line" || until == "document") {
       if (!line_end) {
         throw UsageError("--until", tokens.no_line_end(),
                          "give a token's id, or leave --until out");
@@ -231,10 +248,68 @@ generate::GenerationOptions generation_options(const Options& options, NamedToke
     } else if (is_id(until) || tokens.find_name("--until", until)) {
       result.ends.push_back({tokens.find("--until", until)});
     } else {
-      add_stop_string(until, tokens, result);
+      add_stop_string(until, /*of_items=*/false, tokens, result);
     }
   }
   return result;
+}
+
+// Returns the text of a continuation that is joined from texts_to_search(). `begins_line` says that
+// it follows the end of a line.
+std::string continuation(std::string joined, const std::string& type, bool begins_line) {
+  if (type == "word") {
+    joined = replaced(replaced(joined, "  ", " "), " \n", "\n");
+    if (!joined.empty() && joined.back() == ' ') joined.pop_back();
+  }
+  if (type != "word" && type != "sentencepiece") return joined;
+  // The text has no blank before the first word of a line.
+  if (begins_line && !joined.empty() && joined.front() == ' ') joined.erase(0, 1);
+  return replaced(joined, "\n ", "\n");
+}
+
+// Continues the contexts of --items with each choice, before it waits for the next line.
+void continue_items(const Options& options, const nn::ModelAtLengths& model) {
+  ItemRecords records;
+  const shard::StreamHeader header = records.vocabulary();
+  const std::string folder = options.text("model");
+  if (header.vocabulary_text.empty()) {
+    throw Error(folder, fmt::format("{} is missing", shard::kVocabularyFile),
+                "copy the vocabulary into this folder");
+  }
+  const std::optional<shard::TokenId> line_end =
+      eval::line_end_of(header.vocabulary, [&] { return header.vocabulary_text; });
+  generate::GenerationOptions rules =
+      generation_options(options, NamedTokens{header, folder}, line_end, model);
+  rules.token_texts = texts_to_search(header);
+  generate::Generator generator(model, options.text("items"), rules);
+  OutputStream out("-", /*binary=*/false);
+  const auto pause = [&] { out.flush(); };
+  for (Json record = records.next(pause); !record.empty(); record = records.next(pause)) {
+    for (const Json& choice : record["choices"]) {
+      // The network reads what it reads in qleval, which may score the continuation.
+      std::vector<shard::TokenId> prompt;
+      if (line_end) prompt.push_back(*line_end);
+      for (const shard::TokenId id : record["context"]) prompt.push_back(id);
+      for (const shard::TokenId id : choice["ids"]) prompt.push_back(id);
+      if (prompt.empty()) throw Error(record["where"], kNoPrompt, kNoPromptRemedy);
+      generator.put(prompt.data(), prompt.size());
+      std::string text;
+      StopStrings stop(rules.stop_strings);
+      generator.generate(
+          [&](const generate::GeneratedToken& token) {
+            text += rules.token_texts[token.id];
+            stop.put(rules.token_texts[token.id]);
+          },
+          [] {});
+      if (stop.found()) text.resize(stop.settled());
+      text = continuation(text, header.vocabulary.type, prompt.back() == line_end);
+      out.write(json_line({{"item", record["number"]},
+                           {"id", record["keys"].value("id", Json())},
+                           {"text", text}}) +
+                "\n");
+    }
+  }
+  out.close();
 }
 
 void generate_text(const Options& options) {
@@ -249,6 +324,11 @@ void generate_text(const Options& options) {
   if (options.text("precision") == "auto") log_info("precision: {}", to_text(precision));
   const nn::Model model = weights::load_model(folder, at::TensorOptions(at::kFloat).device(device));
   const nn::ModelAtLengths at_lengths(model, lengths_of(options, model.network().lengths));
+  const nn::ModelPrecision in_precision(model, precision);
+  if (options.has("items")) {
+    continue_items(options, at_lengths);
+    return;
+  }
 
   InputFile input(options.positional().empty() ? "-" : options.positional().front());
   // With --text qlgen has written this stream (tools/qlgen.cpp).
@@ -264,13 +344,9 @@ void generate_text(const Options& options) {
   if (options.flag("open") && !line_end) {
     throw UsageError("--open", NamedTokens{header, input.name()}.no_line_end(), "leave --open out");
   }
-  const nn::ModelPrecision in_precision(model, precision);
-  generate::GenerationOptions rules =
-      generation_options(options, NamedTokens{header, input.name()}, line_end);
-  rules.model = folder;
-  rules.stride = options.has("stride") ? options.integer("stride")
-                                       : generate::usual_stride(at_lengths.geometry());
-  generate::Generator generator(at_lengths, input.name(), rules);
+  generate::Generator generator(
+      at_lengths, input.name(),
+      generation_options(options, NamedTokens{header, input.name()}, line_end, at_lengths));
   std::optional<OutputStream> table_file;
   if (options.has("log-probabilities")) {
     table_file.emplace(options.text("log-probabilities"), false, "");

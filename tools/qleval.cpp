@@ -9,7 +9,7 @@
 int main(int argc, char** argv) {
   return ql::run_tool(qleval_table, argc, argv, [argv](const ql::Options& options) {
     check_qleval(options);
-    if (options.has("items")) pipe_items(options);
+    if (options.has("items")) pipe_items(options, qleval_inputs(options).checkpoints);
     ql::exec_program(libexec_program("qleval"), argv);
   });
 }

@@ -176,6 +176,7 @@ void go_on_with_text(const Options& options, const std::vector<std::string>& arg
 int main(int argc, char** argv) {
   return run_tool(qlgen_table, argc, argv, [argc, argv](const Options& options) {
     check_qlgen(options);
+    if (options.has("items")) pipe_items(options, {options.text("model")});
     if (!options.has("text")) exec_program(libexec_program("qlgen"), argv);
     go_on_with_text(options, {argv + 1, argv + argc});
   });

@@ -24,6 +24,10 @@ static Command command() {
            "text", OptionType::kText, "PROMPT",
            "Use this text as the prompt instead of a token stream, and print the prompt and its "
            "continuation as text. The checkpoint folder must contain vocabulary.json."),
+       make_option("items", OptionType::kFile, "FILE",
+                   "Continue the items of qleval --items instead of a token stream: each context "
+                   "with each of its choices, as soon as its line comes. Prints a JSON object a "
+                   "line. With - the lines come from standard input."),
        make_integer("tokens", "Maximum number of tokens of each continuation.", "100", 1, kLongest),
        repeatable(make_option(
            "until", OptionType::kText, "ID|TOKEN|STRING|line|document",
@@ -110,10 +114,15 @@ ToolTable qlgen_table() {
 }
 
 void check_qlgen(const Options& options) {
-  if (options.has("text") && !options.positional().empty()) {
-    throw UsageError("--text",
+  for (const char* prompt : {"text", "items"}) {
+    if (!options.has(prompt) || options.positional().empty()) continue;
+    throw UsageError(fmt::format("--{}", prompt),
                      fmt::format("gives a prompt, and so does {}", options.positional()[0]),
                      "leave one of them out");
+  }
+  if (options.has("items")) {
+    options.refuse({"text", "open", "prompts", "samples", "log-probabilities"}, "--{}",
+                   "does not go with --items", "leave one of the two options out");
   }
   std::error_code ignored;
   if (!options.positional().empty() &&

@@ -22,8 +22,9 @@ struct QlevalInputs {
 std::vector<std::string> qleval_first_columns();
 QlevalInputs qleval_inputs(const ql::Options& options);
 // Makes standard input a pipe with the encoded items of --items, a JSON object a line, which
-// another process writes (tools/qleval_items.cpp). tools/evaluate_items.cpp reads them.
-void pipe_items(const ql::Options& options);
+// another process writes for each checkpoint (tools/pipe_items.cpp). tools/item_records.h reads
+// them.
+void pipe_items(const ql::Options& options, const std::vector<std::string>& checkpoints);
 // Scores these items, and prints their rows or table.
 void evaluate_items(const ql::Options& options);
 ql::ToolTable qlctx_table();

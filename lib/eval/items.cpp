@@ -130,7 +130,8 @@ void ItemScorer::put_waiting() {
     }
   }
   read_side_by_side(std::move(short_ones), states);
-  read_layer_by_layer(others, states);
+  nn::Memory memory = model_.start_memory(1);
+  read_layer_by_layer(others, 0, memory, states);
   score(sequences, states);
   std::vector<Item> scored;
   scored.swap(waiting_);
@@ -189,26 +190,6 @@ void ItemScorer::read_side_by_side(std::vector<Sequence*> sequences, at::Tensor&
   }
 }
 
-at::Tensor ItemScorer::read(const std::vector<std::int64_t>& tokens, std::int64_t before,
-                            nn::Memory& memory) const {
-  std::vector<at::Tensor> parts;
-  const auto all = static_cast<std::int64_t>(tokens.size());
-  for (std::int64_t first = 0; first < all; first += segments_ * segment()) {
-    const std::int64_t count = std::min(segments_ * segment(), all - first);
-    const std::int64_t segments = (count + segment() - 1) / segment();
-    const at::Tensor padded = at::zeros({segments * segment()}, at::kLong);
-    std::copy_n(tokens.begin() + first, count, padded.data_ptr<std::int64_t>());
-    std::vector<std::int64_t> offsets;
-    for (std::int64_t i = 0; i < segments; ++i) {
-      offsets.push_back(before + first + i * segment());
-    }
-    parts.push_back(
-        model_.forward_stream(padded.view({segments, segment()}), memory, offsets).flatten(0, 1));
-    check_for_stop();
-  }
-  return at::cat(parts, 0);
-}
-
 void ItemScorer::read_shared(const std::vector<Sequence*>& sequences, std::int64_t read_once,
                              at::Tensor& states) {
   const std::vector<std::int64_t>& inputs = sequences.front()->inputs;
@@ -217,22 +198,17 @@ void ItemScorer::read_shared(const std::vector<Sequence*>& sequences, std::int64
       known > 0 && known <= read_once && std::equal(shared_.begin(), shared_.end(), inputs.begin());
   if (!goes_on) shared_memory_ = model_.start_memory(1);
   const std::int64_t begin = goes_on ? known : 0;
-  const auto end = inputs.begin() + read_once;
-  if (begin < read_once) read({inputs.begin() + begin, end}, begin, shared_memory_);
-  shared_.assign(inputs.begin(), end);
-  for (const Sequence* sequence : sequences) {
+  shared_.assign(inputs.begin(), inputs.begin() + read_once);
+  Sequence shared{nullptr, shared_, read_once, 0};  // without targets
+  read_layer_by_layer({&shared}, begin, shared_memory_, states);
+  for (Sequence* sequence : sequences) {
     nn::Memory memory = shared_memory_;
-    const at::Tensor own =
-        read({sequence->inputs.begin() + read_once, sequence->inputs.end()}, read_once, memory);
-    const std::int64_t targets = sequence->length() - sequence->first;
-    states.narrow(0, sequence->row, targets)
-        .copy_(own.narrow(0, sequence->first - read_once, targets));
+    read_layer_by_layer({sequence}, read_once, memory, states);
   }
 }
 
-void ItemScorer::read_layer_by_layer(const std::vector<Sequence*>& sequences,
-                                     at::Tensor& states) const {
-  nn::Memory memory = model_.start_memory(1);
+void ItemScorer::read_layer_by_layer(const std::vector<Sequence*>& sequences, std::int64_t from,
+                                     nn::Memory& memory, at::Tensor& states) const {
   std::vector<std::int64_t> tokens, offsets, places, rows;
   const auto read_chunk = [&] {
     if (offsets.empty()) return;
@@ -249,7 +225,7 @@ void ItemScorer::read_layer_by_layer(const std::vector<Sequence*>& sequences,
     check_for_stop();
   };
   for (const Sequence* sequence : sequences) {
-    for (std::int64_t i = 0; i < sequence->length(); ++i) {
+    for (std::int64_t i = from; i < sequence->length(); ++i) {
       if (i % segment() == 0) {
         if (static_cast<std::int64_t>(offsets.size()) == segments_) read_chunk();
         tokens.resize(offsets.size() * static_cast<std::size_t>(segment()));

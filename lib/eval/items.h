@@ -33,7 +33,7 @@ struct Item {
   Json keys = Json::object();          // all further keys of the line
 };
 
-// Reads the record of an item that tools/qleval_items.cpp wrote.
+// Reads the record of an item that tools/pipe_items.cpp wrote.
 Item item_from_json(const Json& record);
 
 // Scores items in batches. An item begins with an empty memory. `begin`, if given, is read before
@@ -69,12 +69,12 @@ class ItemScorer {
   std::int64_t segment() const { return model_.geometry().lengths.segment; }
   std::vector<std::int64_t> context_of(const Item& item) const;
   void read_side_by_side(std::vector<Sequence*> sequences, at::Tensor& states) const;
-  void read_layer_by_layer(const std::vector<Sequence*>& sequences, at::Tensor& states) const;
+  // Reads the sequences from their token number `from` on. If it is not 0, there is one sequence,
+  // which continues the one that left this memory.
+  void read_layer_by_layer(const std::vector<Sequence*>& sequences, std::int64_t from,
+                           nn::Memory& memory, at::Tensor& states) const;
   // Reads the first `read` tokens of the sequences, which they have in common, once.
   void read_shared(const std::vector<Sequence*>& sequences, std::int64_t read, at::Tensor& states);
-  // Reads segments `tokens` that follow `before` tokens of the same stream.
-  at::Tensor read(const std::vector<std::int64_t>& tokens, std::int64_t before,
-                  nn::Memory& memory) const;
   void score(const std::vector<Sequence>& sequences, const at::Tensor& states);
   void find_greedy(const std::vector<Sequence>& sequences, const std::vector<double>& losses,
                    const at::Tensor& states) const;

@@ -298,10 +298,12 @@ UnitScores score_units(const nn::Model& model, const std::string& model_name,
 std::optional<shard::TokenId> line_end_of(const shard::VocabularyInfo& vocabulary,
                                           const std::function<std::string()>& text) {
   if (vocabulary.eos) return vocabulary.eos;
-  const bool bytes = vocabulary.type == "byte";
-  if (!bytes && vocabulary.type != "char" && vocabulary.type != "piece") return std::nullopt;
+  if (vocabulary.type.empty() || vocabulary.type == "word") return std::nullopt;
   const TokenTexts tokens = read_token_texts(text());
-  const auto found = std::find(tokens.begin(), tokens.end(), bytes ? "<0x0A>" : "\n");
+  auto found = std::find(tokens.begin(), tokens.end(), "\n");
+  if (vocabulary.type == "byte" || (vocabulary.type == "sentencepiece" && found == tokens.end())) {
+    found = std::find(tokens.begin(), tokens.end(), "<0x0A>");
+  }
   if (found == tokens.end()) return std::nullopt;
   return static_cast<shard::TokenId>(found - tokens.begin());
 }

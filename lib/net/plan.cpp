@@ -312,23 +312,17 @@ std::vector<Plan> longest_plans(const std::vector<Network>& networks, double ope
     if (longest.size() >= limit && longer(longest[limit - 1])) break;
     const Plan plan{*candidate.network, candidate.lengths,
                     exact_context(*candidate.network, candidate.lengths), candidate.price};
-    const auto dominates = [&](const Plan& a, const Plan& b) {
-      if (a.context.minimum < b.context.minimum || training(a) > training(b)) return false;
-      return a.context.minimum > b.context.minimum || training(a) < training(b) || preferred(a, b);
-    };
-    if (plan.context.minimum < 1 ||
-        std::any_of(longest.begin(), longest.end(),
-                    [&](const Plan& other) { return dominates(other, plan); })) {
-      continue;
+    if (plan.context.minimum < 1) continue;
+    longest.push_back(plan);
+    std::sort(longest.begin(), longest.end(), [&](const Plan& a, const Plan& b) {
+      if (a.context.minimum != b.context.minimum) return a.context.minimum > b.context.minimum;
+      return training(a) != training(b) ? training(a) < training(b) : preferred(a, b);
+    });
+    std::vector<Plan> front;  // each plan is cheaper than those with a longer context
+    for (const Plan& each : longest) {
+      if (front.empty() || training(each) < training(front.back())) front.push_back(each);
     }
-    longest.erase(std::remove_if(longest.begin(), longest.end(),
-                                 [&](const Plan& other) { return dominates(plan, other); }),
-                  longest.end());
-    longest.insert(std::find_if(longest.begin(), longest.end(),
-                                [&](const Plan& other) {
-                                  return other.context.minimum < plan.context.minimum;
-                                }),
-                   plan);
+    longest = front;
   }
   longest.erase(longest.begin() + std::min(limit, longest.size()), longest.end());
   return longest;

@@ -137,13 +137,4 @@ Json ItemEncoder::encode(const Json& item, const std::string& where) const {
   return {{"context", before}, {"choices", choices}};
 }
 
-Json line_end_token(const Vocabulary& vocabulary) {
-  if (vocabulary.eos()) return *vocabulary.eos();
-  if (vocabulary.type() == TokenType::kWord) return {};
-  for (const std::string& name : {std::string("\n"), byte_token('\n'), std::string("\\n")}) {
-    if (const TokenId id = vocabulary.find(name); id != TokenTable::kNone) return id;
-  }
-  return {};
-}
-
 }  // namespace ql::text

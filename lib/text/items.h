@@ -49,7 +49,4 @@ class ItemEncoder {
   std::unique_ptr<const Encoder> encoder_;
 };
 
-// Returns the token that ends a line: <eos>, or the line feed's token; null if there is none.
-Json line_end_token(const Vocabulary& vocabulary);
-
 }  // namespace ql::text

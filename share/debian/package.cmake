@@ -22,7 +22,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 # Without it a machine may have the reference BLAS, which is 30 times slower.
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS libopenblas0-openmp)
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "perl, gnuplot-nox, zstd")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "perl, python3, gnuplot-nox, zstd")
 set(QL_PACKAGER "Transformer-QL maintainers <maintainers@transformer-ql.invalid>" CACHE STRING
     "Who answers for the Debian package: Name <address>")
 set(CPACK_PACKAGE_CONTACT ${QL_PACKAGER})

@@ -1,5 +1,5 @@
-// Reads and encodes the items of qleval --items in a process of its own, because SentencePiece and
-// LibTorch cannot be in one process.
+// Reads and encodes the items of qleval and qlgen --items in a process of its own, because
+// SentencePiece and LibTorch cannot be in one process.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -14,6 +14,7 @@
 #include "checkpoint_text.h"
 #include "tables.h"
 #include "text/items.h"
+#include "text/text_reader.h"
 
 namespace {
 
@@ -27,24 +28,23 @@ void read_lines(const std::string& path,
   std::string rest;
   std::array<char, 1 << 16> bytes{};
   std::int64_t number = 0;
-  for (;;) {
+  for (bool more = true; more;) {
     if (!input.has_more()) pause();
-    const std::size_t size = input.read(bytes.data(), bytes.size());
-    if (size == 0) break;
-    std::size_t begin = 0, looked_at = rest.size();
-    rest.append(bytes.data(), size);
-    for (;;) {
-      const std::size_t end = rest.find('\n', std::max(begin, looked_at));
-      if (end == std::string::npos) break;
-      use(std::string_view(rest).substr(begin, end - begin), ++number);
-      begin = end + 1;
+    const std::string_view read(bytes.data(), input.read(bytes.data(), bytes.size()));
+    more = !read.empty();
+    rest += read;
+    // Lines up to the last line feed are complete, and at the end all are.
+    const std::size_t feed = read.rfind('\n');
+    if (more && feed == std::string_view::npos) continue;
+    const std::size_t end = more ? rest.size() - read.size() + feed + 1 : rest.size();
+    for (text::LineSplitter lines(std::string_view(rest).substr(0, end)); lines.next();) {
+      use(lines.line(), ++number);
     }
-    rest.erase(0, begin);
+    rest.erase(0, end);
   }
-  if (!rest.empty()) use(rest, ++number);
 }
 
-// Writes records, one a line, to the program that scores them.
+// Writes records, one a line, to the program that scores or continues them.
 class Records {
  public:
   explicit Records(int pipe) : pipe_(pipe) {}
@@ -65,7 +65,7 @@ class Records {
 // Holds what is needed to encode for one checkpoint.
 struct CheckpointText {
   explicit CheckpointText(const std::string& checkpoint) {
-    std::string missing, text;
+    std::string missing;
     try {
       vocabulary = checkpoint_vocabulary(checkpoint, text, "give ids in place of text");
     } catch (const Error& error) {
@@ -73,6 +73,7 @@ struct CheckpointText {
     }
     encoder.emplace(vocabulary ? &*vocabulary : nullptr, missing);
   }
+  std::string text;  // the file of the vocabulary
   std::optional<text::Vocabulary> vocabulary;
   std::optional<text::ItemEncoder> encoder;
 };
@@ -88,26 +89,24 @@ void put_item(const text::ItemEncoder& encoder, const Options& options, std::str
   record["where"] = where;
   record["answer"] = item.value("answer", Json());
   for (const char* key : {"context", "choices", "answer"}) item.erase(key);
-  if (options.has("group") && !item.contains(options.text("group"))) {
-    throw FormatError(where,
-                      fmt::format("the key '{}' of --group is missing", options.text("group")),
-                      "add the key, or leave --group out");
-  }
   record["keys"] = std::move(item);
   records.put(record);
 }
 
-// For each checkpoint writes a record with its begin token, its items, and an empty record. Before
+// For each checkpoint writes a record with its vocabulary, its items, and an empty record. Before
 // it waits for items, it writes a record that says so.
-void put_all(const Options& options, Records& records) {
-  const std::vector<std::string> checkpoints = qleval_inputs(options).checkpoints;
+void put_all(const Options& options, const std::vector<std::string>& checkpoints,
+             Records& records) {
   // A pipe can be read only once.
   const bool keep =
       checkpoints.size() > 1 && !std::filesystem::is_regular_file(options.text("items"));
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < checkpoints.size(); ++i) {
     const CheckpointText text(checkpoints[i]);
-    records.put({{"begin", text.vocabulary ? text::line_end_token(*text.vocabulary) : Json()}});
+    const auto& vocabulary = text.vocabulary;
+    records.put(
+        {{"vocabulary", vocabulary ? shard::vocabulary_info_to_json(vocabulary->info()) : Json()},
+         {"text", text.text}});
     const auto put = [&](std::string_view line, std::int64_t number) {
       if (keep && i == 0) kept.emplace_back(line);
       put_item(*text.encoder, options, line, number, records);
@@ -128,7 +127,7 @@ void put_all(const Options& options, Records& records) {
 
 }  // namespace
 
-void pipe_items(const Options& options) {
+void pipe_items(const Options& options, const std::vector<std::string>& checkpoints) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw SystemError("--items", "open a pipe", errno);
   Descriptor read_end(ends[0]);
@@ -147,7 +146,7 @@ void pipe_items(const Options& options) {
   Records records(ends[1]);
   try {
     try {
-      put_all(options, records);
+      put_all(options, checkpoints, records);
     } catch (const Error& error) {
       // The items before this one are scored first. Then the scorer throws the error.
       const bool usage = dynamic_cast<const UsageError*>(&error) != nullptr;

@@ -1,0 +1,61 @@
+// Reads the items that another process encoded, for the programs that score and continue them.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/stream.h"
+#include "shard/token_stream.h"
+
+// Reads the records of tools/pipe_items.cpp.
+class ItemRecords {
+ public:
+  // Calls pause() when the writer waits for more items. It does not matter which of the two
+  // programs is faster, because batches of items end at a pause. Throws Error for an error of the
+  // writer.
+  ql::Json next(const std::function<void()>& pause) {
+    ql::Json record = read();
+    for (; record.contains("wait"); record = read()) pause();
+    if (!record.contains("error")) return record;
+    pause();
+    const auto text = record["error"].get<std::string>();
+    if (record["usage"]) throw ql::UsageError("", text);
+    throw ql::Error("", text);
+  }
+
+  // Returns the vocabulary of the items of a checkpoint, which come next; empty if it has none.
+  ql::shard::StreamHeader vocabulary() {
+    const ql::Json record = next([] {});
+    if (record["vocabulary"].is_null()) return {};
+    return {ql::shard::vocabulary_info_from_json(ql::JsonObject(record["vocabulary"], "--items")),
+            record["text"],
+            {}};
+  }
+
+ private:
+  ql::Json read() {
+    std::size_t end = 0;
+    while ((end = buffer_.find('\n', begin_)) == std::string::npos) {
+      buffer_.erase(0, std::exchange(begin_, 0));
+      std::array<char, 1 << 16> bytes{};
+      const std::size_t size = input_.read(bytes.data(), bytes.size());
+      if (size == 0) {
+        throw ql::Error("--items", "the process that encodes the items ended early",
+                        "the usual reason is that memory ran out");
+      }
+      buffer_.append(bytes.data(), size);
+    }
+    ql::Json record = ql::Json::parse(buffer_.begin() + static_cast<std::ptrdiff_t>(begin_),
+                                      buffer_.begin() + static_cast<std::ptrdiff_t>(end));
+    begin_ = end + 1;
+    return record;
+  }
+
+  ql::InputFile input_{"-"};
+  std::string buffer_;
+  std::size_t begin_ = 0;  // of the next record in buffer_
+};
