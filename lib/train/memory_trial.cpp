@@ -16,7 +16,7 @@ namespace ql::train {
 
 std::int64_t TrainingMemory::total() const {
   // The gaps of the C library's heap, as tests/bench/memory measured them.
-  constexpr std::int64_t kTensorsOfGaps = 12;
+  constexpr std::int64_t kTensorsOfGaps = 10;
   // A checkpoint is written from a copy of the memories.
   const std::int64_t tensors = weights + memories + std::max({step, validation, memories / 2});
   return process + data + tensors + tensors / kTensorsOfGaps;
