@@ -213,6 +213,8 @@ void DataInput::fill_head() {
     size += got;
     const Outlook more = outlook({head_.data(), size});
     if (got == 0 || more == Outlook::kFinal) break;
+    // A complete line of JSON may be a question, whose answer the writer waits for.
+    if (expected_ == Content::kJson && head_[0] == '{' && head_.find('\n') < size) break;
     // The head is text, but its kind is still open. The loop waits for more, because a program may
     // write in pieces. It does not wait forever, because a person may have typed only a blank line.
     if (more == Outlook::kText && !decompressor_ && !file_.has_more(kPatience)) break;
