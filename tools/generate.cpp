@@ -200,13 +200,18 @@ void add_stop_string(const std::string& typed, bool of_items, NamedTokens& token
   std::string string = unescaped(typed).value_or(typed);
   if (string.empty()) throw UsageError("--until", "is empty", "give a token or a string");
   if (type == "word") {
+    // Words have one blank between them.
+    if (of_items && string.find("  ") != std::string::npos) return;
     std::string words;
     for (const std::string& word : split(replaced(string, "\n", " \n "), ' ')) {
       if (word.empty()) continue;
       if (word != "\n" && of_items && !tokens.find_name("--until", word)) return;
-      if (word != "\n") tokens.find("--until", word);
+      if (word != "\n" && !of_items) tokens.find("--until", word);
       words += as_word(word);
     }
+    if (words.empty() && of_items) return;
+    if (words.empty())
+      throw UsageError("--until", "has no word", "give a token or a string of words");
     string = words;
   }
   options.stop_strings.push_back(string);
@@ -272,10 +277,7 @@ void continue_items(const Options& options, const nn::ModelAtLengths& model) {
   ItemRecords records;
   const shard::StreamHeader header = records.vocabulary();
   const std::string folder = options.text("model");
-  if (header.vocabulary_text.empty()) {
-    throw Error(folder, fmt::format("{} is missing", shard::kVocabularyFile),
-                "copy the vocabulary into this folder");
-  }
+  if (header.vocabulary_text.empty()) throw Error("", records.missing_vocabulary());
   const std::optional<shard::TokenId> line_end =
       eval::line_end_of(header.vocabulary, [&] { return header.vocabulary_text; });
   generate::GenerationOptions rules =
@@ -286,7 +288,7 @@ void continue_items(const Options& options, const nn::ModelAtLengths& model) {
   const auto pause = [&] { out.flush(); };
   for (Json record = records.next(pause); !record.empty(); record = records.next(pause)) {
     for (const Json& choice : record["choices"]) {
-      // The network reads what it reads in qleval, which may score the continuation.
+      // qleval --items reads the same tokens before the continuation.
       std::vector<shard::TokenId> prompt;
       if (line_end) prompt.push_back(*line_end);
       for (const shard::TokenId id : record["context"]) prompt.push_back(id);

@@ -30,11 +30,15 @@ class ItemRecords {
   // Returns the vocabulary of the items of a checkpoint, which come next; empty if it has none.
   ql::shard::StreamHeader vocabulary() {
     const ql::Json record = next([] {});
+    missing_ = record["missing"];
     if (record["vocabulary"].is_null()) return {};
     return {ql::shard::vocabulary_info_from_json(ql::JsonObject(record["vocabulary"], "--items")),
             record["text"],
             {}};
   }
+
+  // Returns the message that says why there is no vocabulary.
+  const std::string& missing_vocabulary() const { return missing_; }
 
  private:
   ql::Json read() {
@@ -56,6 +60,6 @@ class ItemRecords {
   }
 
   ql::InputFile input_{"-"};
-  std::string buffer_;
+  std::string missing_, buffer_;
   std::size_t begin_ = 0;  // of the next record in buffer_
 };

@@ -65,7 +65,6 @@ class Records {
 // Holds what is needed to encode for one checkpoint.
 struct CheckpointText {
   explicit CheckpointText(const std::string& checkpoint) {
-    std::string missing;
     try {
       vocabulary = checkpoint_vocabulary(checkpoint, text, "give ids in place of text");
     } catch (const Error& error) {
@@ -73,7 +72,8 @@ struct CheckpointText {
     }
     encoder.emplace(vocabulary ? &*vocabulary : nullptr, missing);
   }
-  std::string text;  // the file of the vocabulary
+  std::string text;     // the file of the vocabulary
+  std::string missing;  // says why there is no vocabulary
   std::optional<text::Vocabulary> vocabulary;
   std::optional<text::ItemEncoder> encoder;
 };
@@ -106,7 +106,8 @@ void put_all(const Options& options, const std::vector<std::string>& checkpoints
     const auto& vocabulary = text.vocabulary;
     records.put(
         {{"vocabulary", vocabulary ? shard::vocabulary_info_to_json(vocabulary->info()) : Json()},
-         {"text", text.text}});
+         {"text", text.text},
+         {"missing", text.missing}});
     const auto put = [&](std::string_view line, std::int64_t number) {
       if (keep && i == 0) kept.emplace_back(line);
       put_item(*text.encoder, options, line, number, records);

@@ -102,9 +102,10 @@ UnitScores score_units(const nn::Model& model, const std::string& model_name,
 
 // Finds the token that ends a line.
 
-// Returns <eos>. If the vocabulary has no <eos>, returns the line-feed token of a vocabulary of
-// characters, bytes or pieces. If it has no line feed either, returns nothing: lines cannot be
-// separated. `text` returns the content of the vocabulary file, or "".
+// Returns <eos>. If the vocabulary has no <eos>, returns the line feed of a vocabulary of
+// characters, bytes or pieces; a SentencePiece model may have it as the byte <0x0A>. If there is
+// no line feed either, returns nothing: lines cannot be separated. `text` returns the content of
+// the vocabulary file, or "".
 std::optional<shard::TokenId> line_end_of(const shard::VocabularyInfo& vocabulary,
                                           const std::function<std::string()>& text);
 

@@ -40,9 +40,9 @@ struct GradientView {
 //   u, v    : the first and the second term of q_i, summed over the queries
 //
 // The first tile of a block of keys sets the gradients of these keys and values; later tiles add to
-// these gradients. Tiles with the same keys follow one another, so that what belongs to the keys,
-// which is more than what belongs to a tile's queries, stays in the cache. The gradients of r, u
-// and v are sums over the streams of a group (kGroup), so every call of run() adds to them.
+// these gradients. Tiles with the same keys follow one another, so that the packed keys, the values
+// and their gradients stay in the cache. The gradients of r, u and v are sums over the streams of a
+// group (kGroup), so every call of run() adds to them.
 template <typename Real, typename Number>
 class Backward {
  public:

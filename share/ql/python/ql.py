@@ -22,6 +22,9 @@ import tempfile
 import threading
 
 
+_MOST_CHOICES = 64  # of an item, whose choices are in memory at once
+
+
 class Error(Exception):
     """A program was not found, or has ended; the text is its message."""
 
@@ -99,9 +102,12 @@ class Model:
         """
         requests = [tuple(request) for request in requests]
         # A context that several requests share is read once.
-        items = [
-            {"context": context, "choices": [continuation for _, continuation in same]}
-            for context, same in itertools.groupby(requests, lambda request: request[0])]
+        items = []
+        for context, continuation in requests:
+            if items and items[-1]["context"] == context and len(items[-1]["choices"]) < _MOST_CHOICES:
+                items[-1]["choices"].append(continuation)
+            else:
+                items.append({"context": context, "choices": [continuation]})
         return self._score(items, len(requests))
 
     def loglikelihood_rolling(self, texts):
@@ -165,4 +171,9 @@ def _ends(settings):
         raise ValueError("do_sample: continuations are the likeliest ones, not samples; use qlgen for samples")
     until = settings.get("until") or []
     until = [until] if isinstance(until, str) else until
-    return tuple(string for string in until if string), settings.get("max_gen_toks", 256)
+    return tuple(filter(_may_occur, until)), settings.get("max_gen_toks", 256)
+
+
+def _may_occur(string):
+    """Returns whether a text of tokens may have the string: NUL and lone surrogates are in no argument."""
+    return string != "" and "\0" not in string and string.encode(errors="ignore").decode() == string
