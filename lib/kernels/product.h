@@ -68,8 +68,8 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& b
 // Sets result = a b, or result = result + a b with `add`.
 void set_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add = false);
 
-// Returns the sum over the first dimension, as a matrix product with a row of ones. On processors
-// with AVX-512, the bits of at::sum() would depend on the number of threads.
+// Returns the sum over the first dimension. On processors with AVX-512, the bits of at::sum() would
+// depend on the number of threads.
 at::Tensor sum_over_first(const at::Tensor& tensor);
 
 }  // namespace ql::kernels
