@@ -142,6 +142,11 @@ struct NamedTokens {
                                    "digit as \\x3{}: '\\x3{}'",
                                    header.vocabulary.size - 1, named, named.front(), named));
     }
+    return require_name(option, named);
+  }
+
+  // Does the same, but takes digits for the name of a token, too.
+  shard::TokenId require_name(const char* option, const std::string& named) {
     if (const auto id = find_name(option, named)) return *id;
     const std::string near = nearest(named, texts);
     throw UsageError(option, fmt::format("{} is not a token of the vocabulary", in_quotes(named)),
@@ -191,27 +196,23 @@ std::vector<std::string> texts_to_search(const shard::StreamHeader& header) {
   return texts;
 }
 
-// Adds a string of --until that is not a token. A vocabulary of words finds only complete words, so
-// each word of the string must be a token; with --items another string is ignored, as it cannot
-// occur. A line feed stands for <eos>.
-void add_stop_string(const std::string& typed, bool of_items, NamedTokens& tokens,
+// Adds a string of --until that is not a token. A line feed stands for <eos>. A vocabulary of words
+// finds only complete words: throws UsageError if a word of the string is not a token.
+void add_stop_string(const std::string& typed, NamedTokens& tokens,
                      generate::GenerationOptions& options) {
   const std::string& type = tokens.header.vocabulary.type;
   std::string string = unescaped(typed).value_or(typed);
-  if (string.empty()) throw UsageError("--until", "is empty", "give a token or a string");
   if (type == "word") {
     // Words have one blank between them.
-    if (of_items && string.find("  ") != std::string::npos) return;
     std::string words;
     for (const std::string& word : split(replaced(string, "\n", " \n "), ' ')) {
       if (word.empty()) continue;
-      if (word != "\n" && of_items && !tokens.find_name("--until", word)) return;
-      if (word != "\n" && !of_items) tokens.find("--until", word);
+      if (word != "\n") tokens.require_name("--until", word);
       words += as_word(word);
     }
-    if (words.empty() && of_items) return;
-    if (words.empty())
+    if (words.empty()) {
       throw UsageError("--until", "has no word", "give a token or a string of words");
+    }
     string = words;
   }
   options.stop_strings.push_back(string);
@@ -242,8 +243,13 @@ generate::GenerationOptions generation_options(const Options& options, NamedToke
   result.samples = options.integer("samples");
   result.tokens = options.integer("tokens");
   for (const std::string& until : options.texts("until")) {
+    if (until.empty()) throw UsageError("--until", "is empty", "give a token or a string");
     if (options.has("items")) {
-      add_stop_string(until, /*of_items=*/true, tokens, result);
+      try {
+        add_stop_string(until, tokens, result);
+      } catch (const UsageError&) {
+        continue;  // no text of this vocabulary has the string
+      }
     } else if (until == "line" || until == "document") {
       if (!line_end) {
         throw UsageError("--until", tokens.no_line_end(),
@@ -253,7 +259,7 @@ generate::GenerationOptions generation_options(const Options& options, NamedToke
     } else if (is_id(until) || tokens.find_name("--until", until)) {
       result.ends.push_back({tokens.find("--until", until)});
     } else {
-      add_stop_string(until, /*of_items=*/false, tokens, result);
+      add_stop_string(until, tokens, result);
     }
   }
   return result;

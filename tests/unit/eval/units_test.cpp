@@ -258,6 +258,30 @@ TEST_CASE("score_units: units of a network that resets its memory add up to its 
   }
 }
 
+TEST_CASE("line_end_of: <eos>, or the line feed of vocabularies that have one") {
+  const auto end = [](const std::string& type, std::optional<shard::TokenId> eos,
+                      const std::string& tokens) {
+    shard::VocabularyInfo vocabulary;
+    vocabulary.type = type;
+    vocabulary.eos = eos;
+    return line_end_of(vocabulary, [&] {
+      return tokens.empty() ? "" : fmt::format(R"({{"type": "{}", "tokens": [{}]}})", type, tokens);
+    });
+  };
+  using Found = std::optional<shard::TokenId>;
+  CHECK(end("word", 3, "") == Found(3));
+  CHECK(end("char", 0, R"("<eos>", "\n")") == Found(0));
+  CHECK(end("word", {}, R"("a", "\n")") == Found());
+  CHECK(end("", {}, "") == Found());
+  CHECK(end("char", {}, R"("a", "b", "\n")") == Found(2));
+  CHECK(end("char", {}, R"("a", "<0x0A>")") == Found());
+  CHECK(end("byte", {}, R"("<0x09>", "<0x0A>")") == Found(1));
+  CHECK(end("piece", {}, R"("a", "\n")") == Found(1));
+  CHECK(end("sentencepiece", {}, R"("<0x0A>", "a", "\n")") == Found(2));
+  CHECK(end("sentencepiece", {}, R"("a", "<0x0A>")") == Found(1));
+  CHECK(end("sentencepiece", {}, R"("a")") == Found());
+}
+
 TEST_CASE("score_units: data of one document is one unit") {
   constexpr std::int64_t kVocabulary = 23;
   const test::ScratchFolder scratch;
