@@ -115,11 +115,7 @@ static void score_units(const ql::Options& options, const ql::eval::SweepOptions
 
 static void evaluate(const ql::Options& options, ql::machine::ProcessGroup& group) {
   if (options.has("items")) {
-    if (!group.is_single()) {
-      options.refuse({"items"}, "--{}", "works in a single process only",
-                     "run qleval without a launcher");
-    }
-    evaluate_items(options);
+    evaluate_items(options, group);
     return;
   }
   const ql::eval::SweepOptions sweep = sweep_options(options, group);

@@ -1,5 +1,6 @@
 // Scores the items of qleval --items: reads their records from standard input, and prints a row for
 // each choice, or a table.
+#include <filesystem>
 #include <optional>
 
 #include "base/error.h"
@@ -80,13 +81,15 @@ Json table_row(const std::string& checkpoint, const Options& options, const net:
 // Prints rows in the format of --format.
 class Rows {
  public:
-  explicit Rows(const Options& options)
-      : json_(options.text("format") == "json"),
+  Rows(const Options& options, bool silent)
+      : silent_(silent),
+        json_(options.text("format") == "json"),
         list_(json_ && !options.has("per")),
         table_(table_of(options, {"checkpoint", "group", "items", "accuracy", "accuracy_error",
                                   "accuracy_per_byte", "accuracy_per_token", "perplexity"})) {}
   // `more` are keys for JSON only.
   void put(Json row, const Json& more = Json::object()) {
+    if (silent_) return;
     if (json_ && !more.empty()) row["keys"] = more;
     const std::string before = !list_ ? "" : first_ ? "[\n" : ",\n";
     out_.write(json_ ? before + json_line(row) + (list_ ? "" : "\n") : table_.lines(row));
@@ -94,27 +97,26 @@ class Rows {
   }
   void flush() { out_.flush(); }
   void close() {
-    if (list_) out_.write("\n]\n");
+    if (list_ && !silent_) out_.write("\n]\n");
     out_.close();
   }
   void check(const Json& row) const { table_.check(row); }
 
  private:
+  bool silent_;  // in all processes but the first
   bool json_, list_, first_ = true;
   TableText table_;
   OutputStream out_{"-", /*binary=*/false};
 };
 
 void score_checkpoint(const std::string& checkpoint, const Options& options, ItemRecords& records,
-                      Rows& rows) {
+                      machine::ProcessGroup& group, Rows& rows) {
   const bool per_choice = options.has("per");
-  const std::string group = options.has("group") ? options.text("group") : "";
+  const std::string group_key = options.has("group") ? options.text("group") : "";
   const std::optional<shard::TokenId> begin = begin_token(options, records.vocabulary());
-  const c10::Device device =
-      machine::find_device(options.text("device"), machine::ProcessGroup::single());
+  const c10::Device device = machine::find_device(options.text("device"), group);
   const machine::Precision precision = machine::set_up_precision(
-      device, value_named<machine::Precision>(options.text("precision"), "--precision"),
-      machine::ProcessGroup::single());
+      device, value_named<machine::Precision>(options.text("precision"), "--precision"), group);
   const net::Network network = net::read_model_file(checkpoint).network;
   const std::filesystem::path path = checkpoint;
   const nn::Model model =
@@ -129,11 +131,12 @@ void score_checkpoint(const std::string& checkpoint, const Options& options, Ite
   eval::EvaluationOptions rules;
   rules.chunk = options.integer("chunk");
   rules.model = checkpoint;
+  rules.group = &group;
   Sums sums;
   Progress progress(fmt::format("{}, {}", checkpoint, options.text("items")), "items");
   std::int64_t done = 0;
   eval::ItemScorer scorer(at_lengths, begin, rules, [&](const eval::Item& item) {
-    sums.add(item, group);
+    sums.add(item, group_key);
     for (std::size_t i = 0; per_choice && i < item.choices.size(); ++i) {
       Json keys = item.keys;
       keys.erase("id");
@@ -170,16 +173,21 @@ void score_checkpoint(const std::string& checkpoint, const Options& options, Ite
 
 }  // namespace
 
-void evaluate_items(const Options& options) {
-  machine::set_up_threads(static_cast<int>(options.integer("threads")));
-  Rows rows(options);
+void evaluate_items(const Options& options, machine::ProcessGroup& group) {
+  const std::string items = options.text("items");
+  if (!group.is_single() && !std::filesystem::is_regular_file(items)) {
+    throw UsageError("--items", "several processes cannot share a pipe",
+                     "write the items to a file first");
+  }
+  machine::set_up_threads(static_cast<int>(options.integer("threads")), group);
+  Rows rows(options, !group.is_first());
   eval::Item example;
   example.choices.resize(1);
   rows.check(options.has("per") ? eval::choice_row(example, 0)
                                 : table_row("", options, {}, {}, eval::ItemSums()));
   ItemRecords records;
   for (const std::string& checkpoint : qleval_inputs(options).checkpoints) {
-    score_checkpoint(checkpoint, options, records, rows);
+    score_checkpoint(checkpoint, options, records, group, rows);
   }
   rows.close();
 }

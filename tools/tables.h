@@ -6,6 +6,10 @@
 
 #include "base/options.h"
 
+namespace ql::machine {
+class ProcessGroup;
+}
+
 ql::ToolTable qltok_table();
 ql::ToolTable qlbin_table();
 ql::ToolTable qltrain_table();
@@ -25,8 +29,8 @@ QlevalInputs qleval_inputs(const ql::Options& options);
 // another process writes for each checkpoint (tools/pipe_items.cpp). tools/item_records.h reads
 // them.
 void pipe_items(const ql::Options& options, const std::vector<std::string>& checkpoints);
-// Scores these items, and prints their rows or table.
-void evaluate_items(const ql::Options& options);
+// Scores these items, and prints their rows or table. The processes of a group share the items.
+void evaluate_items(const ql::Options& options, ql::machine::ProcessGroup& group);
 ql::ToolTable qlctx_table();
 ql::ToolTable qlgen_table();
 void check_qlgen(const ql::Options& options);  // likewise

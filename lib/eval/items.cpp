@@ -92,7 +92,7 @@ void ItemScorer::put(Item item) {
                 "give a context, or with --begin the id of a token to read before it");
   }
   waiting_.push_back(std::move(item));
-  if (waiting_tokens_ >= kBatchTokens) put_waiting();
+  if (waiting_tokens_ >= kBatchTokens * options_.group->size()) put_waiting();
 }
 
 void ItemScorer::put_waiting() {
@@ -101,7 +101,12 @@ void ItemScorer::put_waiting() {
   std::vector<Sequence> sequences;
   std::vector<std::size_t> of_item;  // for each item, the number of sequences before it
   std::int64_t rows = 0;
-  for (Item& item : waiting_) {
+  // Each process scores a part of the items.
+  const std::size_t rank = static_cast<std::size_t>(options_.group->rank()),
+                    size = static_cast<std::size_t>(options_.group->size());
+  for (std::size_t i = waiting_.size() * rank / size; i < waiting_.size() * (rank + 1) / size;
+       ++i) {
+    Item& item = waiting_[i];
     of_item.push_back(sequences.size());
     const std::vector<std::int64_t> context = context_of(item);
     for (Choice& choice : item.choices) {
@@ -133,11 +138,31 @@ void ItemScorer::put_waiting() {
   nn::Memory memory = model_.start_memory(1);
   read_layer_by_layer(others, 0, memory, states);
   score(sequences, states);
+  if (size > 1) exchange_scores();
   std::vector<Item> scored;
   scored.swap(waiting_);
   waiting_tokens_ = 0;
   for (Item& item : scored) sink_(std::move(item));
   check_for_stop();
+}
+
+void ItemScorer::exchange_scores() {
+  std::vector<Choice*> choices;
+  for (Item& item : waiting_) {
+    for (Choice& choice : item.choices) choices.push_back(&choice);
+  }
+  // A score is a number in one process, and the sum of this number and zeros in all.
+  const at::Tensor scores = at::zeros({static_cast<std::int64_t>(choices.size()), 2}, at::kDouble);
+  auto* const numbers = scores.data_ptr<double>();
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    numbers[2 * i] = choices[i]->log_probability;
+    numbers[2 * i + 1] = choices[i]->greedy ? 0 : 1;
+  }
+  options_.group->sum(scores);
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    choices[i]->log_probability = numbers[2 * i];
+    choices[i]->greedy = numbers[2 * i + 1] == 0;
+  }
 }
 
 void ItemScorer::read_side_by_side(std::vector<Sequence*> sequences, at::Tensor& states) const {

@@ -48,7 +48,8 @@ class ItemScorer {
  public:
   // Gets the items in the order of put().
   using Sink = std::function<void(Item item)>;
-  // The model must outlive this object.
+  // The model must outlive this object. The processes of options.group must put the same items, and
+  // call put_waiting() together. They share the work, and all of them get the scores.
   ItemScorer(const nn::ModelAtLengths& model, std::optional<shard::TokenId> begin,
              const EvaluationOptions& options, Sink sink);
 
@@ -76,6 +77,7 @@ class ItemScorer {
   // Reads the first `read` tokens of the sequences, which they have in common, once.
   void read_shared(const std::vector<Sequence*>& sequences, std::int64_t read, at::Tensor& states);
   void score(const std::vector<Sequence>& sequences, const at::Tensor& states);
+  void exchange_scores();
   void find_greedy(const std::vector<Sequence>& sequences, const std::vector<double>& losses,
                    const at::Tensor& states) const;
 
