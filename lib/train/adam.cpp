@@ -33,7 +33,7 @@ namespace {
 // latter beta, a float32 moment m still does not decay, because m - 1e-8 * m is rounded to m.)
 template <typename Scalar>
 struct Update {
-  Scalar one_minus_beta1, one_minus_beta2, gradient_scale, step_size, second_correction, epsilon;
+  Scalar one_minus_beta1, one_minus_beta2, gradient_scale, step_size, second_factor, epsilon;
   Scalar decay;
 };
 
@@ -46,7 +46,7 @@ QL_VECTOR_BODY void update_body(Update<Scalar> with, Scalar* __restrict weight,
     first[i] = first[i] - with.one_minus_beta1 * first[i] + with.one_minus_beta1 * g;
     second[i] = second[i] - with.one_minus_beta2 * second[i] + with.one_minus_beta2 * g * g;
     weight[i] -=
-        with.step_size * first[i] / (std::sqrt(second[i]) * with.second_correction + with.epsilon) +
+        with.step_size * first[i] / (std::sqrt(second[i]) * with.second_factor + with.epsilon) +
         with.decay * weight[i];
   }
 }
@@ -82,7 +82,7 @@ Adam::Adam(nn::FlatTensors parameters, const AdamOptions& options, bool by_kerne
       }
     }
   }
-  steps_ = at::zeros({}, parameters_.all.options().dtype(at::kDouble));
+  updates_ = at::zeros({}, parameters_.all.options().dtype(at::kDouble));
 }
 
 void Adam::step(const Gradient& gradient, const at::Tensor& gradient_scale,
@@ -93,11 +93,11 @@ void Adam::step(const Gradient& gradient, const at::Tensor& gradient_scale,
   } else if (applies.item<bool>()) {
     step_by_kernel(gradient, gradient_scale.item<double>(), learning_rate.item<double>());
   }
-  steps_.add_(applies);
+  updates_.add_(applies);
 }
 
 void Adam::step_by_kernel(const Gradient& gradient, double gradient_scale, double learning_rate) {
-  const auto number = static_cast<double>(steps() + 1);
+  const auto number = static_cast<double>(updates() + 1);
   const double correction1 = 1 - std::pow(options_.beta1, number);
   const double correction2 = 1 - std::pow(options_.beta2, number);
   std::vector<double> decay;  // of each parameter
@@ -142,7 +142,7 @@ void Adam::step_by_operations(const at::Tensor& gradient, const at::Tensor& grad
   const auto below_one = [](double beta) { return static_cast<float>(beta) < 1; };
   if (weights.is_cuda() && weights.scalar_type() == at::kFloat && !decayed_.defined() &&
       below_one(options_.beta1) && below_one(options_.beta2)) {
-    at::_fused_adam_(weights, gradient, first_, second_, {}, (steps_ + 1).to(at::kFloat),
+    at::_fused_adam_(weights, gradient, first_, second_, {}, (updates_ + 1).to(at::kFloat),
                      learning_rate.to(at::kFloat), options_.beta1, options_.beta2,
                      /*weight_decay=*/0, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false,
                      gradient_scale.reciprocal().to(at::kFloat),
@@ -154,12 +154,12 @@ void Adam::step_by_operations(const at::Tensor& gradient, const at::Tensor& grad
   const at::Tensor zero = at::zeros({}, options);
   const at::Tensor slope = at::where(applies, gradient * gradient_scale.to(options), zero);
   // Computes moment - (1 - beta) * moment, as the kernel does: beta itself may be 1 in float32.
-  const auto decay = [&](at::Tensor& moment, double beta) -> at::Tensor& {
+  const auto shrink = [&](at::Tensor& moment, double beta) -> at::Tensor& {
     return moment.addcmul_(moment, at::where(applies, at::full({}, 1 - beta, options), zero), -1);
   };
-  decay(first_, options_.beta1).add_(slope, 1 - options_.beta1);
-  decay(second_, options_.beta2).addcmul_(slope, slope, 1 - options_.beta2);
-  const at::Tensor number = steps_ + 1;
+  shrink(first_, options_.beta1).add_(slope, 1 - options_.beta1);
+  shrink(second_, options_.beta2).addcmul_(slope, slope, 1 - options_.beta2);
+  const at::Tensor number = updates_ + 1;
   const auto correction = [&](double beta) { return 1 - at::pow(beta, number); };
   const at::Tensor divisor =
       second_.sqrt().div_(correction(options_.beta2).sqrt().to(options)).add_(options_.epsilon);
@@ -174,8 +174,8 @@ void Adam::step_by_operations(const at::Tensor& gradient, const at::Tensor& grad
   weights.sub_(change);
 }
 
-std::int64_t Adam::steps() const { return static_cast<std::int64_t>(steps_.item<double>()); }
+std::int64_t Adam::updates() const { return static_cast<std::int64_t>(updates_.item<double>()); }
 
-void Adam::set_steps(std::int64_t steps) { steps_.fill_(static_cast<double>(steps)); }
+void Adam::set_updates(std::int64_t updates) { updates_.fill_(static_cast<double>(updates)); }
 
 }  // namespace ql::train

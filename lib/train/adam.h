@@ -36,13 +36,13 @@ class Adam {
             const at::Tensor& learning_rate, const at::Tensor& applies);
 
   // Returns the number of updates that were not skipped. Waits for the device.
-  std::int64_t steps() const;
+  std::int64_t updates() const;
 
   // Returns "first_moment.NAME" of every parameter, in the order of the parameters, then
   // "second_moment.NAME" of every parameter. These tensors share memory with this object.
   const std::vector<nn::NamedTensor>& moments() const { return moments_; }
   // A resume calls this after it has copied the moments into the tensors of moments().
-  void set_steps(std::int64_t steps);
+  void set_updates(std::int64_t updates);
 
  private:
   void step_by_kernel(const Gradient& gradient, double gradient_scale, double learning_rate);
@@ -56,7 +56,7 @@ class Adam {
   std::vector<nn::NamedTensor> moments_;
   std::vector<Block> blocks_;
   at::Tensor decayed_;  // [elements]: 1 if weight decay acts, else 0; undefined without decay
-  at::Tensor steps_;    // float64, no dimension
+  at::Tensor updates_;  // float64, no dimension
 };
 
 }  // namespace ql::train

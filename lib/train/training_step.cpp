@@ -46,6 +46,19 @@ void LossScale::update(const at::Tensor& finite) {
   state_.copy_(at::stack({next, steps * stays}));
 }
 
+// Holds a model for each slice (micro-batch). Each passes its gradients to `exchange`, which adds
+// them up over slices and processes.
+struct TrainingStep::SliceModels {
+  SliceModels(machine::ProcessGroup& group, const nn::ModelAtLengths& model, std::size_t slices)
+      : exchange(group, model.model().weights().flat, slices),
+        replicas(model, slices,
+                 [this](std::size_t slice, std::size_t parameter, at::Tensor gradient) {
+                   exchange.put(slice, parameter, std::move(gradient));
+                 }) {}
+  GradientExchange exchange;
+  Replicas replicas;
+};
+
 TrainingStep::TrainingStep(nn::Model& model, const TrainingConfig& config,
                            machine::ProcessGroup& group, bool enqueues,
                            std::optional<bool> scales_loss)
@@ -68,8 +81,10 @@ TrainingStep::TrainingStep(nn::Model& model, const TrainingConfig& config,
       report_(at::zeros({7}, input_.numbers.options())),
       sound_(at::ones({}, report_.options().dtype(at::kBool))) {
   report_.select(0, 3).fill_(-1);
-  if (!enqueues) shared_ = std::make_unique<Shared>(group, at_lengths_, slices_.size());
+  if (!enqueues) slice_models_ = std::make_unique<SliceModels>(group, at_lengths_, slices_.size());
 }
+
+TrainingStep::~TrainingStep() = default;
 
 std::int64_t TrainingStep::scales() const {
   return static_cast<std::int64_t>(at_lengths_.geometry().outputs.size());
@@ -147,7 +162,7 @@ nn::StepOptions TrainingStep::options_of(std::int64_t number, const RowRange& ro
 
 at::Tensor TrainingStep::run_slice(std::size_t slice, std::int64_t number,
                                    const Memories& memories) {
-  const nn::ModelAtLengths& model = enqueues_ ? at_lengths_ : shared_->replicas.of(slice);
+  const nn::ModelAtLengths& model = enqueues_ ? at_lengths_ : slice_models_->replicas.of(slice);
   const std::int64_t row = at_lengths_.geometry().lengths.segment + 1;
   const at::Tensor ids = input_.ids.narrow(0, 0, rows_.count * row).view({rows_.count, row});
   at::Tensor sum;
@@ -166,7 +181,7 @@ at::Tensor TrainingStep::run_slice(std::size_t slice, std::int64_t number,
     if (enqueues_) {
       (loss.total * loss_scale_.factor()).backward();
     } else {
-      shared_->replicas.backward(slice, loss.total, pass + 1 == slices_[slice].size());
+      slice_models_->replicas.backward(slice, loss.total, pass + 1 == slices_[slice].size());
     }
     const at::NoGradGuard no_gradient;
     overwrite(next_[slice][pass], memory);
@@ -181,7 +196,8 @@ at::Tensor TrainingStep::run_slice(std::size_t slice, std::int64_t number,
 }
 
 at::Tensor TrainingStep::run_slices(std::int64_t number, const Memories& memories) {
-  // The rounded copy of the weights serves all slices, in both passes.
+  // The rounded copy of the weights serves the forward and the backward pass of all slices, whose
+  // models share the memory of the weights (kernels/product.h).
   std::optional<nn::ModelPrecision> precision;
   if (!enqueues_) precision.emplace(model_, config_.precision);
   if (slices_.size() == 1) return run_slice(0, number, memories);  // on all threads
@@ -205,7 +221,7 @@ void TrainingStep::sum() {
   if (enqueues_) {
     group_.sum(gradient_.front().values);
   } else {
-    gradient_ = shared_->exchange.finish();
+    gradient_ = slice_models_->exchange.finish();
     squares_ = sums_of_squares(parameters(), gradient_);
   }
   group_.sum(loss_);

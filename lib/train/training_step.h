@@ -107,6 +107,7 @@ class TrainingStep {
   // step may follow.
   TrainingStep(nn::Model& model, const TrainingConfig& config, machine::ProcessGroup& group,
                bool enqueues, std::optional<bool> scales_loss = std::nullopt);
+  ~TrainingStep();
 
   StepInput& input() { return input_; }
   // Returns the rows of the batch that the step computes.
@@ -118,9 +119,10 @@ class TrainingStep {
   // Runs the forward and the backward pass and replaces the memory. The loss and the gradient are
   // what this process's rows add to the means over the batch. Unless steps are enqueued, the sum of
   // the gradient over the processes begins during the backward pass. `number` is the number of the
-  // step; only dropout on the CPU uses it.
+  // step; only dropout and droppath on the CPU use it.
   void compute(std::int64_t number);
-  // Sums loss and gradient over all processes, or ends this sum.
+  // Sums the loss over all processes. Sums the gradient over them or, unless steps are enqueued,
+  // ends its sum over slices and processes, and computes the squares for its norm.
   void sum();
   // Clips the gradient, updates the weights and adds to the report. If the step diverges, or an
   // earlier step in the report did, weights and Adam's moments do not change. Unless steps are
@@ -143,17 +145,7 @@ class TrainingStep {
 
  private:
   using Memories = std::vector<std::vector<nn::Memory>>;  // [s][p] is of the rows slices_[s][p]
-  // Holds one model for each slice (micro-batch), and sums their gradients.
-  struct Shared {
-    Shared(machine::ProcessGroup& group, const nn::ModelAtLengths& model, std::size_t slices)
-        : exchange(group, model.model().weights().flat, slices),
-          replicas(model, slices,
-                   [this](std::size_t slice, std::size_t parameter, at::Tensor gradient) {
-                     exchange.put(slice, parameter, std::move(gradient));
-                   }) {}
-    GradientExchange exchange;
-    Replicas replicas;
-  };
+  struct SliceModels;
   const nn::FlatTensors& parameters() const { return model_.weights().flat; }
   Memories split(const nn::Memory& own) const;
   nn::StepOptions options_of(std::int64_t number, const RowRange& rows) const;
@@ -175,7 +167,7 @@ class TrainingStep {
   // Between compute() and update() these are the memories before the step; otherwise they are
   // arbitrary. If steps are enqueued, they share the tensors of memories_.
   Memories next_;
-  std::unique_ptr<Shared> shared_;  // absent if steps are enqueued
+  std::unique_ptr<SliceModels> slice_models_;  // absent if steps are enqueued
   StepInput input_;
   LossScale loss_scale_;
   // These are results of compute() and sum().
@@ -219,10 +211,10 @@ class TrainedNetwork {
   // start of an epoch the memory is zeros. Returns the loss of the step, or none if steps are
   // enqueued: then finish() returns the losses, and throws Diverged in the place of step().
   //
-  // Throws Diverged if loss or gradient of a step is not finite, or if the loss is above
-  // largest_loss(). Weights and moments are then those before that step, and training can continue
-  // with another step. The memory is that of the last step if steps are enqueued, else the one
-  // before that step.
+  // Throws Diverged if the loss of a step is not finite or above largest_loss(), or if its gradient
+  // is not finite at a loss scale of 1. Weights and moments are then those before that step, and
+  // training can continue with another step. The memory is that of the last step if steps are
+  // enqueued, else the one before that step.
   StepResult step(Streams& streams, std::int64_t step, double learning_rate);
   // Returns the loss that step() with these arguments would compute first, and changes nothing.
   // Throws the errors of Streams::read(), but not Diverged: the loss may be infinite or NaN. Call
@@ -241,9 +233,9 @@ class TrainedNetwork {
   std::vector<nn::NamedTensor> moments() const { return step_.moments(); }
   // Returns the number of updates of the weights. It is less than the number of steps if float16
   // skipped some steps.
-  std::int64_t updates() const { return step_.adam().steps(); }
+  std::int64_t updates() const { return step_.adam().updates(); }
   // A resume calls this after it has copied the moments into the tensors of moments().
-  void set_updates(std::int64_t updates) { step_.adam().set_steps(updates); }
+  void set_updates(std::int64_t updates) { step_.adam().set_updates(updates); }
 
   // Returns the largest loss that does not count as a divergence; infinite at first.
   double largest_loss() const { return largest_loss_; }

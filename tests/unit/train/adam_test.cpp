@@ -80,7 +80,7 @@ void compare_with_oracle(at::ScalarType type, double tolerance, double decay = 0
     }
     CHECK(worst < tolerance);
   }
-  CHECK(adam.steps() == 4);
+  CHECK(adam.updates() == 4);
 }
 
 // Holds three weights with gradients that never change their sign, so that no moment is a

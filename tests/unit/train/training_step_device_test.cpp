@@ -211,7 +211,7 @@ static void compare_adam(at::ScalarType type, double weight_decay) {
       test::step(*adam, parameters, poisoned, 0.1, poison, /*applies=*/false);
       CHECK(equal(weights, parameters.named));
       CHECK(equal(moments, adam->moments()));
-      CHECK(adam->steps() == 4);
+      CHECK(adam->updates() == 4);
     }
   }
 }
@@ -236,10 +236,10 @@ TEST_CASE("Adam: skipped updates do not count in the bias correction") {
       test::step(skipping, some, {gradient}, 0.01, 0.3, applies[step]);
       if (applies[step]) test::step(kernel, expected, {gradient}, 0.01, 0.3);
       CHECK(distance(some.named, expected.named) < 1e-12);
-      CHECK(skipping.steps() == kernel.steps());
+      CHECK(skipping.updates() == kernel.updates());
     }
-    skipping.set_steps(1000);
-    CHECK(skipping.steps() == 1000);
+    skipping.set_updates(1000);
+    CHECK(skipping.updates() == 1000);
   }
 }
 
@@ -274,8 +274,8 @@ TEST_CASE("TrainingStep: a step whose scaled gradient overflows does not affect 
   CHECK(found.take_report().steps == 6);
   CHECK(found.moments().back().name == "loss_scale");
   CHECK(found.moments().back().tensor[0].item<double>() == LossScale::kFirst / 4);
-  CHECK(found.adam().steps() == 4);
-  CHECK(expected.adam().steps() == 4);
+  CHECK(found.adam().updates() == 4);
+  CHECK(expected.adam().updates() == 4);
   CHECK(distance(whole.parameters(), leaving_out.parameters()) < 1e-12);
 }
 
