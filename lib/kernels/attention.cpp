@@ -110,7 +110,7 @@ bool has_plain_streams(const at::Tensor& part) {
 }
 
 // Returns true if rounding saves time: few queries or keys are multiplied before they are packed.
-// Batch-invariant products are those of generation, which packs all keys for one query. Emulation
+// Batch-invariant products are those of generation, which packs all keys for few queries. Emulation
 // saves none, but gives the results of a processor that has the instruction.
 bool pays_to_round(const AttentionInput& input) {
   const bool fast =

@@ -11,9 +11,9 @@ namespace attention {
 namespace {
 
 // The gradients of positions and biases are sums over streams, which are divided into groups of at
-// most this many. For each group and head, one thread adds up these gradients, stream by stream.
-// Then sum_over_first() adds the sums of the groups. The size is fixed, so that the result does not
-// depend on the number of threads.
+// most this many. For each group, head and part of the queries, one thread adds up these gradients,
+// stream by stream. Then sum_over_first() adds the sums of the groups. The size is fixed, so that
+// the result does not depend on the number of threads.
 constexpr std::int64_t kGroup = 8;
 
 // Points to gradients. `queries` and `keys_values` have the shapes of the input. `positions`
@@ -128,7 +128,8 @@ class Backward {
     }
   }
 
-  // Packs the operands that belong to a block of queries, and finds the means of their gradients.
+  // Packs the operands that belong to a block of queries. If the keys have several blocks, also
+  // finds the means of the gradients of weights.
   void start_queries(const AttentionProblem<Real>& problem, std::int64_t begin,
                      std::int64_t count) {
     scores_.start_queries(problem, begin, count);
@@ -148,15 +149,27 @@ class Backward {
       pack(queries, bias_of(view_.position_bias, problem), position_);
     }
     if (view_.window > kTileKeys) {
-      multiply_and_add_rows_in(
-          version_, *gradients, static_cast<const Real*>(result_.sums) + problem.query_at(begin),
-          problem.step * view_.row(), count, view_.width, means_.begin() + begin);
+      const Real* sums = result_.sums + problem.query_at(begin);
+      const std::int64_t row = problem.step * view_.row();
+      Real* means = means_.begin() + begin;
+      if constexpr (kRounds) {
+        multiply_and_add_rows_in(
+            version_,
+            static_cast<const Number*>(rounded_sums_.begin() + begin * scores_.operand_row()),
+            scores_.operand_row(), sums, row, count, view_.width, means);
+      } else {
+        multiply_and_add_rows_in(version_, *gradients, row, sums, row, count, view_.width, means);
+      }
     }
   }
 
   // Finds the gradients of a block of keys, and adds what these keys give to all other gradients.
   void run_key_block(const AttentionProblem<Real>& problem, std::int64_t part, const Range& keys,
                      const GradientView<Real>& out, const KeyGradients& of_keys) {
+    if (!problem.has_tiles(part, keys)) {
+      if (!of_keys.set) clear(of_keys, keys.begin, keys.end);
+      return;
+    }
     scores_.start_keys(keys);
     const std::int64_t count = keys.end - keys.begin;
     const Panels<Element> rows = scores_.pack_keys(problem, 0, keys_.begin());
@@ -180,7 +193,6 @@ class Backward {
       run_tile(problem, tile, rows, out, target);
       target.set = true;
     });
-    if (!target.set) clear(target, keys.begin, keys.end);
     if (!in_buffer) return;
     for (std::int64_t key = keys.begin; key < keys.end; ++key) {
       std::copy_n(target.from(key).keys, view_.width, result.from(key).keys);

@@ -32,6 +32,7 @@ class Forward {
         scores_.start_queries(problem, begin, count);
       });
       problem.for_key_blocks([&](const Range& keys) {
+        if (!problem.has_tiles(part, keys)) return;
         scores_.start_keys(keys);
         const auto values = scores_.pack_keys(problem, view_.row(), values_.begin());
         problem.for_tiles(part, keys, [&](const Tile& tile) { add_tile(problem, tile, values); });

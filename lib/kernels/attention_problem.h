@@ -15,6 +15,7 @@
 #include "kernels/attention.h"
 #include "kernels/attention_tile.h"
 #include "kernels/dropout_kernel.h"
+#include "kernels/product.h"
 #include "kernels/small_product.h"
 #include "kernels/vector.h"
 #include "machine/threads.h"
@@ -23,11 +24,11 @@ namespace ql::kernels {
 
 // The kernel computes relative attention and its gradients on the CPU, outside of autograd. It goes
 // through each stream and head in tiles, blocks of queries by blocks of keys, by small matrix
-// products (kernels/small_product.h), softmax and dropout. No tensor has an element for every pair
-// of a query and a key: the backward pass computes the scores of a tile again (Dao et al.:
-// "FlashAttention", 2022, here with scores of distances). A head with dilation d is computed as up
-// to d heads without dilation, each with every d-th query and key. Results do not depend on the
-// number of threads.
+// products (kernels/small_product.h), softmax and dropout. Unless the window is short, no tensor
+// has an element for every pair of a query and a key: the backward pass computes the scores of a
+// tile again (Dao et al.: "FlashAttention", 2022, here with scores of distances). A head with
+// dilation d is computed as up to d heads without dilation, each with every d-th query and key.
+// Results do not depend on the number of threads.
 
 struct AttentionResult {
   at::Tensor sums;  // [batch, segment, H, d_head]
@@ -74,8 +75,9 @@ inline constexpr std::int64_t kTileKeys = 512;
 inline constexpr std::int64_t kTileElements = 96 * kTileKeys;
 inline constexpr std::int64_t kLeastQueries = 4 * kMostTileRows;
 
-// The queries of a stream and head are divided into parts if there are fewer streams and heads than
-// kLeastTasks, so that several threads have work. Each part has at least kPartQueries queries.
+// The queries of a stream and head are divided into parts if there are at most half as many streams
+// and heads as kLeastTasks, so that several threads have work. There is at most one part for each
+// kPartQueries queries of the segment.
 inline constexpr std::int64_t kLeastTasks = 8;
 inline constexpr std::int64_t kPartQueries = 512;
 
@@ -151,17 +153,20 @@ struct View {
   // Returns how many of the distances 0, d, 2d, ... are shorter than the window, for the head's
   // dilation d. The head has a row of the position table for each of these distances.
   std::int64_t distances(std::int64_t head) const { return (window - 1) / dilation(head) + 1; }
-  std::int64_t tile_keys() const { return std::min(kTileKeys, padded<Real>(most_keys)); }
+  std::int64_t tile_keys() const {
+    return std::clamp(padded<Real>(most_keys), kPanel<Real>, kTileKeys);
+  }
   // Returns the most queries of a tile.
   std::int64_t tile_queries() const {
     const std::int64_t rows = kTileElements / tile_keys() / kMostTileRows * kMostTileRows;
     return std::min(segment, std::max(kLeastQueries, rows));
   }
-  // Returns into how many parts the queries of a stream and head are divided.
+  // Returns into how many parts the queries of a stream and head are divided. The bounds of the
+  // tiles depend on it, and so do the last bits of a result.
   std::int64_t query_parts() const {
     const std::int64_t most = std::max<std::int64_t>(1, segment / kPartQueries);
-    return std::clamp<std::int64_t>(kLeastTasks / std::max<std::int64_t>(1, batch * heads), 1,
-                                    most);
+    const std::int64_t tasks = batch_invariant ? heads : std::max<std::int64_t>(1, batch * heads);
+    return std::clamp<std::int64_t>(kLeastTasks / tasks, 1, most);
   }
 
   const AttentionInput& input;
@@ -174,6 +179,7 @@ struct View {
   const Real* content_bias = data_of<Real>(input.content_bias);
   const Real* position_bias = data_of<Real>(input.position_bias);
   bool drops = input.dropout.dropped > 0, keeps_probabilities = window <= kShortWindow;
+  bool batch_invariant = BatchInvariant::live();
   Real kept_factor = static_cast<Real>(input.dropout.factor());
   Real scale = static_cast<Real>(1 / std::sqrt(static_cast<double>(width)));
 };
@@ -278,6 +284,12 @@ struct AttentionProblem {
       work(Tile{begin, count, key, end - key, range.begin >= of_keys.begin,
                 range.end <= of_keys.end});
     });
+  }
+  // Returns true if a query of the part sees a key of the block `of_keys`.
+  bool has_tiles(std::int64_t part, const Range& of_keys) const {
+    bool any = false;
+    for_tiles(part, of_keys, [&any](const Tile&) { any = true; });
+    return any;
   }
   // Returns into how many blocks the queries of a part are divided.
   std::int64_t blocks(std::int64_t part) const {

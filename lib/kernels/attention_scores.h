@@ -54,8 +54,8 @@ class TileScores {
              const Real* probabilities, machine::VectorVersion version)
       : view_(view), positions_(positions), probabilities_(probabilities), version_(version) {
     if (!view.drops) return;
-    // draw_kept() draws a row of the mask for the keys of a tile, or for the window if it has at
-    // most twice as many. The softmax reads complete panels.
+    // draw_kept() draws a row of the mask for the keys of a tile, or for a window of at most 8/7 as
+    // many. The softmax reads complete panels.
     const std::int64_t keys = std::min(view.window, 2 * view.tile_keys());
     kept_.resize(static_cast<std::size_t>((view.tile_queries() + 1) * keys + kPanel<Real>));
     line_.resize(static_cast<std::size_t>(view.window));

@@ -1,5 +1,5 @@
 // Computes the softmax of attention and its gradient over the rows of a tile (a block of queries by
-// a block of keys), between the matrix products of kernels/attention_problem.h.
+// a block of keys), between the matrix products of the attention kernel.
 #pragma once
 
 #include <cstdint>
@@ -52,11 +52,12 @@ struct TileRows {
 };
 
 // A matrix product along the diagonals of a tile also reads or adds to elements before and after
-// the columns of a row: kMostTileRows - 1 of the rows that are computed together, and the rest of a
-// panel. Those that are read must be 0. So this many elements lie between the columns of two rows.
-// They also keep the rows from all mapping to the same set of a cache.
+// the columns of a row: at most kMostTileRows of the rows that are computed together, and the rest
+// of a panel. Those that are read must be 0. So this many elements lie between the columns of two
+// rows. They also keep the rows from all mapping to the same set of a cache.
 inline constexpr std::int64_t kTileMargin = 32;
-static_assert(kTileMargin >= kMostTileRows + kPanel<float>);
+static_assert(kTileMargin >= kMostTileRows + kPanel<float> &&
+              kTileMargin >= 2 * padded<float>(kMostTileRows));
 
 // Sets the elements of a row from `begin` up to `end` to 0; their number is a multiple of kPanel.
 template <int kBytes, typename Real>
@@ -260,18 +261,20 @@ QL_VECTOR_BODY void softmax_tile_gradient_body(const TileRows<Real>* in) {
 }
 QL_REGISTER_KERNEL(softmax_tile_gradient)
 
-// Sets to[r] to the dot product of row r of `a` and row r of `b`, whose rows are `stride` elements
-// apart.
-template <typename Real>
-QL_VECTOR_BODY void multiply_and_add_rows_body(const Real* a, const Real* b, std::int64_t stride,
-                                               std::int64_t count, std::int64_t width, Real* to) {
-  for (std::int64_t r = 0; r < count; ++r, a += stride, b += stride) {
+// Sets to[r] to the dot product of row r of `a` and row r of `b`. Number is Real or bfloat16.
+template <typename Number, typename Real>
+QL_VECTOR_BODY void multiply_and_add_rows_body(const Number* a, std::int64_t a_row, const Real* b,
+                                               std::int64_t b_row, std::int64_t count,
+                                               std::int64_t width, Real* to) {
+  for (std::int64_t r = 0; r < count; ++r, a += a_row, b += b_row) {
     Real lanes[kLanes] = {};
     std::int64_t n = 0;
     for (; n + kLanes <= width; n += kLanes) {
-      for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += a[n + lane] * b[n + lane];
+      for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+        lanes[lane] += load_number(a[n + lane]) * b[n + lane];
+      }
     }
-    for (; n < width; ++n) lanes[0] += a[n] * b[n];
+    for (; n < width; ++n) lanes[0] += load_number(a[n]) * b[n];
     to[r] = sum_of(lanes);
   }
 }

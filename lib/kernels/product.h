@@ -14,8 +14,8 @@
 namespace ql::kernels {
 
 // While an object of this class lives, products with parts of `weights` read a copy that is rounded
-// to bfloat16. `weights` is a contiguous float32 tensor on the CPU, and must not change. No product
-// may run while the object is made or destroyed.
+// to bfloat16. `weights` is a contiguous float32 tensor on the CPU that begins its storage, and
+// must not change. No product may run while the object is made or destroyed.
 class RoundedWeights {
  public:
   explicit RoundedWeights(const at::Tensor& weights);

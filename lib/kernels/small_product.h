@@ -91,7 +91,7 @@ struct SmallProduct {
 template <int kBytes>
 constexpr std::int64_t kTileRows = 12 * kBytes / 64;
 // This is the largest kTileRows. Rows that are computed together share one range of k
-// (SmallProduct). If inner_band moves by one k per row (slope 1 or -1), up to kMostTileRows - 1
+// (SmallProduct). If inner_band moves by one k per row (slope 1 or -1), up to kMostTileRows
 // elements outside of a row's own range are therefore read in each row of A.
 constexpr std::int64_t kMostTileRows = kTileRows<64>;
 

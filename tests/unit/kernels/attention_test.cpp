@@ -11,6 +11,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/attention_problem.h"
+#include "kernels/product.h"
 #include "unit/float32_error.h"
 #include "unit/torch_doctest.h"
 
@@ -27,9 +28,12 @@ const Shape kShapes[] = {{1, 1, 0, 1, 1},  {2, 1, 5, 2, 3},   {2, 4, 0, 1, 4},  
                          {2, 4, 4, 3, 8},  {1, 3, 9, 2, 16},  {19, 2, 3, 2, 7},  {9, 16, 16, 2, 32},
                          {1, 17, 1, 1, 2}, {2, 8, 24, 2, 33}, {1, 61, 20, 3, 5}, {2, 50, 0, 2, 3}};
 
-// These have more queries and keys than one tile, and the last one has several parts of the
-// queries.
-const Shape kLongShapes[] = {{1, 131, 1000, 2, 3}, {2, 230, 290, 1, 17}, {1, 1030, 3, 2, 2}};
+// These have more queries or keys than one tile, or lie at a limit (kShortWindow, kTileKeys). The
+// last one has several parts of the queries.
+const Shape kLongShapes[] = {{1, 131, 1000, 2, 3}, {2, 230, 290, 1, 17}, {1, 118, 390, 1, 3},
+                             {1, 40, 1200, 2, 5},  {1, 4, 1000, 2, 16},  {1, 3, 62, 1, 4},
+                             {1, 12, 500, 1, 4},   {1, 13, 500, 1, 4},   {1, 1030, 3, 2, 2}};
+const Shape& kSeveralParts = *std::rbegin(kLongShapes);
 
 // Returns the short shapes, and some random ones.
 std::vector<Shape> shapes() {
@@ -95,7 +99,8 @@ AttentionInput random_input(const Shape& shape, Kind kind) {
     input.reach.span = 4;
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       // Beyond the window, too.
-      input.reach.dilations.push_back(1 + (kind == Kind::kDilatedScores ? 30 : 2) * head);
+      const std::int64_t far = shape.segment > 1000 ? 2000 : 30;
+      input.reach.dilations.push_back(1 + (kind == Kind::kDilatedScores ? far : 2) * head);
     }
   }
   if (kind == Kind::kMasked || kind == Kind::kDilatedMasked) {
@@ -283,8 +288,11 @@ TEST_CASE("attention_forward: every vector version gives the same") {
 TEST_CASE("relative_attention: float32 is as exact as ATen's operations" *
           doctest::test_suite("numeric")) {
   at::manual_seed(3);
-  for (const Shape& shape : {Shape{3, 16, 48, 2, 32}, Shape{1, 70, 1000, 2, 32}}) {
-    const AttentionInput input = random_input(shape, Kind::kMasked);
+  const Shape few{3, 16, 48, 2, 32}, some{1, 40, 700, 2, 20}, many{1, 70, 1000, 2, 32};
+  std::vector<std::pair<Shape, Kind>> cases = {{few, Kind::kMasked}, {many, Kind::kMasked}};
+  for (const Kind kind : kKinds) cases.emplace_back(some, kind);
+  for (const auto& [shape, kind] : cases) {
+    const AttentionInput input = random_input(shape, kind);
     test::Tensors inputs = leaves(input);
     inputs.push_back(at::randn_like(input.queries));
     // Returns the sums and their gradients in the order of leaves().
@@ -293,7 +301,12 @@ TEST_CASE("relative_attention: float32 is as exact as ATen's operations" *
       std::size_t next = 0;
       for (at::Tensor* tensor : {&own.queries, &own.keys_values.front(), &own.positions,
                                  &own.content_bias, &own.position_bias}) {
-        *tensor = from[next++].detach().clone().set_requires_grad(true);
+        if (!tensor->defined()) continue;
+        if (tensor->requires_grad()) {
+          *tensor = from[next++].detach().clone().set_requires_grad(true);
+        } else {
+          *tensor = tensor->to(from[0].scalar_type());
+        }
       }
       test::Tensors results = {attention(own)};
       for (const at::Tensor& gradient : gradients(own, results.front(), from[next])) {
@@ -326,9 +339,42 @@ TEST_CASE("relative_attention: a window may come in parts, of streams that overl
   }
 }
 
+TEST_CASE("relative_attention: large scores, of which later tiles have larger ones") {
+  at::manual_seed(11);
+  AttentionInput input = random_input({1, 30, 1500, 2, 8}, Kind::kMasked);
+  {
+    const at::NoGradGuard no_grad;
+    input.queries.mul_(300);
+    input.keys_values.front().mul_(at::linspace(0.1, 10, 1530, at::kDouble).view({1, -1, 1, 1, 1}));
+  }
+  const at::Tensor factors = at::randn_like(input.queries);
+  const at::Tensor sums = attention_of_operations(input), found_sums = relative_attention(input);
+  CHECK(test::largest_difference(found_sums, sums) < 1e-10);
+  const auto expected = gradients(input, sums, factors);
+  const auto found = gradients(input, found_sums, factors);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CAPTURE(i);
+    CHECK(test::largest_difference(found[i], expected[i]) < 1e-9);
+  }
+}
+
+TEST_CASE("attention_forward: batch-invariant results do not depend on other streams") {
+  at::manual_seed(12);
+  const at::NoGradGuard no_grad;
+  const BatchInvariant batch_invariant;
+  AttentionInput input = random_input({8, 1024, 0, 1, 8}, Kind::kWithoutBias);
+  input.queries = input.queries.to(at::kFloat);
+  input.keys_values.front() = input.keys_values.front().to(at::kFloat);
+  input.positions = input.positions.to(at::kFloat);
+  const at::Tensor together = attention_forward(input, false).sums.narrow(0, 3, 1);
+  input.queries = input.queries.narrow(0, 3, 1).contiguous();
+  input.keys_values.front() = input.keys_values.front().narrow(0, 3, 1).contiguous();
+  CHECK(at::equal(attention_forward(input, false).sums, together));
+}
+
 TEST_CASE("relative_attention: results do not depend on the number of threads") {
   at::manual_seed(4);
-  for (const Shape& shape : {Shape{21, 4, 8, 2, 8}, kLongShapes[2]}) {
+  for (const Shape& shape : {Shape{21, 16, 40, 4, 32}, kSeveralParts}) {
     const AttentionInput input = random_input(shape, Kind::kMasked);
     const at::Tensor factors = at::randn_like(input.queries);
     const int threads = at::get_num_threads();
@@ -413,10 +459,11 @@ TEST_CASE("attention_forward: rounds the operands of all products, and nothing e
           doctest::test_suite("numeric")) {
   at::manual_seed(8);
   const at::NoGradGuard no_grad;
-  // The window of the last shape has several tiles. Their weights are rounded before they are
+  // The windows of the last shapes have several tiles. Their weights are rounded before they are
   // divided by the total, and the gradients read the sums of these weights.
-  for (const Shape& shape : {Shape{1, 12, 60, 2, 16}, Shape{1, 61, 80, 1, 33},
-                             Shape{1, 98, 100, 3, 7}, Shape{1, 70, 900, 2, 20}}) {
+  for (const Shape& shape :
+       {Shape{1, 12, 60, 2, 16}, Shape{1, 61, 80, 1, 33}, Shape{1, 98, 100, 3, 7},
+        Shape{1, 70, 900, 2, 20}, Shape{1, 203, 900, 2, 20}, Shape{1, 1030, 3, 2, 17}}) {
     CAPTURE(shape.segment);
     AttentionInput input = random_input(shape, Kind::kMasked);
     for (at::Tensor* tensor : {&input.queries, &input.keys_values.front(), &input.positions,
@@ -443,12 +490,61 @@ TEST_CASE("attention_forward: rounds the operands of all products, and nothing e
       for (std::size_t i = 0; i < expected.size(); ++i) {
         CAPTURE(i);
         // Both round a few elements differently that lie between two values of bfloat16.
-        CHECK(error(found, i) < (shape.memory > 500 ? 6e-3 : 5e-4));
+        CHECK(error(found, i) <
+              (shape.segment + shape.memory > attention::kTileKeys ? 6e-3 : 5e-4));
         CHECK(error(exact, i) > 1.5e-3);
         CHECK(((found[i] - exact[i]).norm() / exact[i].norm()).item<double>() > 1.5e-3);
       }
     }
   }
+}
+
+TEST_CASE("attention_backward: a common offset of the values changes rounded gradients little") {
+  at::manual_seed(13);
+  const at::NoGradGuard no_grad;
+  for (const std::int64_t memory : {400, 900}) {
+    CAPTURE(memory);
+    AttentionInput input = random_input({1, 70, memory, 2, 20}, Kind::kWithoutBias);
+    for (at::Tensor* tensor : {&input.queries, &input.keys_values.front(), &input.positions}) {
+      *tensor = tensor->to(at::kFloat);
+    }
+    const at::Tensor factors = at::randn_like(input.queries);
+    const auto run = [&](bool rounds) {
+      input.rounds = rounds;
+      return attention_backward(input, attention_forward(input, true), factors);
+    };
+    const AttentionGradients without = run(false);
+    input.keys_values.front().select(2, 1).add_(8);
+    const AttentionGradients found = run(true);
+    const auto error = [](const at::Tensor& a, const at::Tensor& b) {
+      return ((a - b).norm() / b.norm()).item<double>();
+    };
+    CHECK(error(found.queries, without.queries) < 0.02);
+    CHECK(error(found.keys_values.select(2, 0), without.keys_values.select(2, 0)) < 0.02);
+  }
+}
+
+TEST_CASE("relative_attention: rounds in both passes where this saves time") {
+  at::manual_seed(14);
+  AttentionInput input = random_input({1, 20, 100, 2, 16}, Kind::kMasked);
+  for (at::Tensor* tensor : {&input.queries, &input.keys_values.front(), &input.positions,
+                             &input.content_bias, &input.position_bias}) {
+    *tensor = tensor->detach().to(at::kFloat).set_requires_grad(true);
+  }
+  const at::Tensor factors = at::randn_like(input.queries);
+  input.rounds = true;
+  const at::Tensor sums = relative_attention(input);
+  const test::Tensors found = gradients(input, sums, factors);
+  const at::NoGradGuard no_grad;
+  input.rounds = QL_NATIVE_PAIRS != 0;
+  const AttentionResult result = attention_forward(input, true);
+  const AttentionGradients expected = attention_backward(input, result, factors);
+  CHECK(at::equal(sums, result.sums));
+  CHECK(at::equal(found[0], expected.queries));
+  CHECK(at::equal(found[1], expected.keys_values));
+  CHECK(at::equal(found[2], expected.positions));
+  input.rounds = !input.rounds;
+  CHECK(!at::equal(sums, attention_forward(input, true).sums));
 }
 
 }  // namespace ql::kernels
