@@ -267,6 +267,10 @@ void write_preset(const Row& row, net::Preset preset, const Options& options) {
     const auto segment = static_cast<double>(row.geometry.lengths.segment);
     training["batch"] = std::max<std::int64_t>(1, std::llround(tokens / segment));
   }
+  // Lengths of validation would be those of another network.
+  for (const char* key : {"eval_segment", "eval_memory", "eval_compressed_memory"}) {
+    preset.training.erase(key);
+  }
   preset.about = fmt::format("qlctx plan: {}, at least {} tokens of context",
                              net::to_short_text(row.network.architecture), row.context.minimum);
   preset.network = row.network;
