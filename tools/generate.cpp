@@ -44,7 +44,8 @@ class Prompts : public shard::TokenSink {
           std::optional<OutputStream>& table_file)
       : by_document_(options.text("prompts") == "document"),
         open_(options.flag("open")),
-        pass_on_stop_strings_(options.has("text") && type != "word"),
+        of_text_(options.has("text")),
+        pass_on_stop_strings_(of_text_ && type != "word"),
         line_end_(line_end),
         generator_(generator),
         stream_(stream),
@@ -83,13 +84,21 @@ class Prompts : public shard::TokenSink {
     }
     generator_.generate([this](const generate::GeneratedToken& token) { put(token); },
                         [this] { stream_.flush(); });
+    end_continuation();
     ++prompt_;
     has_prompt_ = false;
   }
 
   void put(const generate::GeneratedToken& token) {
-    if (token.position == 0) stream_.begin_document();
-    if (!token.in_stop_string || pass_on_stop_strings_) stream_.write(&token.id, 1);
+    if (token.position == 0) {
+      end_continuation();
+      stream_.begin_document();
+      empty_ = token.sample;
+    }
+    if (!token.in_stop_string || pass_on_stop_strings_) {
+      stream_.write(&token.id, 1);
+      empty_.reset();
+    }
     if (!table_file_) return;
     table_file_->write(table_.lines({{"prompt", prompt_ + 1},
                                      {"sample", token.sample + 1},
@@ -98,8 +107,24 @@ class Prompts : public shard::TokenSink {
                                      {"log_probability", token.log_probability}}));
   }
 
+  // A token stream has no empty documents (ql-token-stream(5)). The text of an empty continuation
+  // is the end of the prompt's line.
+  void end_continuation() {
+    if (!empty_) return;
+    if (of_text_ && line_end_) {
+      stream_.write(&*line_end_, 1);
+    } else {
+      log_warning(
+          "prompt {}, sample {}: the continuation is empty, because it begins with a string of "
+          "--until; the output has no document for it",
+          prompt_ + 1, *empty_ + 1);
+    }
+    empty_.reset();
+  }
+
   bool by_document_;
-  bool open_;  // --open: a line end at the end of a prompt is removed
+  bool open_;     // --open: a line end at the end of a prompt is removed
+  bool of_text_;  // --text
   // qlgen itself ends a text before the string, which may begin inside a token, except of words.
   bool pass_on_stop_strings_;
   std::optional<shard::TokenId> line_end_;
@@ -108,6 +133,7 @@ class Prompts : public shard::TokenSink {
   std::optional<OutputStream>& table_file_;  // of --log-probabilities, if given
   TableText table_{"", /*terminal=*/0};
   bool has_prompt_ = false;
+  std::optional<std::int64_t> empty_;  // the sample that is generated, while it has no token
   // The latest token of the prompt. It waits here, because --open removes a line end at the end of
   // a prompt.
   std::optional<shard::TokenId> last_;
@@ -265,16 +291,16 @@ generate::GenerationOptions generation_options(const Options& options, NamedToke
   return result;
 }
 
-// Returns the text of a continuation that is joined from texts_to_search(). `begins_line` says that
-// it follows the end of a line.
-std::string continuation(std::string joined, const std::string& type, bool begins_line) {
+// Returns the text of a continuation that is joined from texts_to_search(). `at_line` says that it
+// follows the end of a line, and `removes_blanks` that decoding removes a blank there.
+std::string continuation(std::string joined, const std::string& type, bool removes_blanks,
+                         bool at_line) {
   if (type == "word") {
     joined = replaced(replaced(joined, "  ", " "), " \n", "\n");
     if (!joined.empty() && joined.back() == ' ') joined.pop_back();
   }
-  if (type != "word" && type != "sentencepiece") return joined;
-  // The text has no blank before the first word of a line.
-  if (begins_line && !joined.empty() && joined.front() == ' ') joined.erase(0, 1);
+  if (type != "word" && !removes_blanks) return joined;
+  if (at_line && !joined.empty() && joined.front() == ' ') joined.erase(0, 1);
   return replaced(joined, "\n ", "\n");
 }
 
@@ -310,7 +336,8 @@ void continue_items(const Options& options, const nn::ModelAtLengths& model) {
           },
           [] {});
       if (stop.found()) text.resize(stop.settled());
-      text = continuation(text, header.vocabulary.type, prompt.back() == line_end);
+      text = continuation(text, header.vocabulary.type, records.removes_blanks(),
+                          prompt.back() == line_end);
       out.write(json_line({{"item", record["number"]},
                            {"id", record["keys"].value("id", Json())},
                            {"text", text}}) +

@@ -31,6 +31,7 @@ class ItemRecords {
   ql::shard::StreamHeader vocabulary() {
     const ql::Json record = next([] {});
     missing_ = record["missing"];
+    removes_blanks_ = record["removes_blanks"];
     if (record["vocabulary"].is_null()) return {};
     return {ql::shard::vocabulary_info_from_json(ql::JsonObject(record["vocabulary"], "--items")),
             record["text"],
@@ -39,6 +40,8 @@ class ItemRecords {
 
   // Returns the message that says why there is no vocabulary.
   const std::string& missing_vocabulary() const { return missing_; }
+  // Returns true if decoding removes a blank at the beginning of a line.
+  bool removes_blanks() const { return removes_blanks_; }
 
  private:
   ql::Json read() {
@@ -61,5 +64,6 @@ class ItemRecords {
 
   ql::InputFile input_{"-"};
   std::string missing_, buffer_;
+  bool removes_blanks_ = false;
   std::size_t begin_ = 0;  // of the next record in buffer_
 };

@@ -107,6 +107,8 @@ void put_all(const Options& options, const std::vector<std::string>& checkpoints
     records.put(
         {{"vocabulary", vocabulary ? shard::vocabulary_info_to_json(vocabulary->info()) : Json()},
          {"text", text.text},
+         {"removes_blanks",
+          vocabulary && vocabulary->leading_blanks() != text::LeadingBlanks::kNone},
          {"missing", text.missing}});
     const auto put = [&](std::string_view line, std::int64_t number) {
       if (keep && i == 0) kept.emplace_back(line);
