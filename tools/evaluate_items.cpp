@@ -4,7 +4,9 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "base/provenance.h"
 #include "base/rows.h"
 #include "base/strings.h"
 #include "base/tool.h"
@@ -14,6 +16,7 @@
 #include "machine/device.h"
 #include "machine/process_group.h"
 #include "machine/threads.h"
+#include "net/geometry.h"
 #include "net/model_file.h"
 #include "tables.h"
 #include "weights/weights.h"
@@ -66,13 +69,20 @@ std::optional<shard::TokenId> begin_token(const Options& options,
   return id ? std::optional(static_cast<shard::TokenId>(*id)) : std::nullopt;
 }
 
-Json table_row(const std::string& checkpoint, const Options& options, const net::Lengths& lengths,
-               const Json& group, const eval::ItemSums& sums) {
-  Json row = {{"checkpoint", checkpoint},
+// Holds a checkpoint, as it was given and as its files were found.
+struct Checkpoint {
+  std::string name;
+  std::filesystem::path folder;
+  net::Lengths lengths;
+};
+
+Json table_row(const Checkpoint& checkpoint, const Options& options, const Json& group,
+               const eval::ItemSums& sums) {
+  Json row = {{"checkpoint", checkpoint.name},
               {"data", options.text("items")},
-              {"segment", lengths.segment},
-              {"memory", lengths.memory},
-              {"compressed_memory", lengths.compressed_memory},
+              {"segment", checkpoint.lengths.segment},
+              {"memory", checkpoint.lengths.memory},
+              {"compressed_memory", checkpoint.lengths.compressed_memory},
               {"group", group}};
   row.update(sums.row());
   return row;
@@ -109,7 +119,50 @@ class Rows {
   OutputStream out_{"-", /*binary=*/false};
 };
 
-void score_checkpoint(const std::string& checkpoint, const Options& options, ItemRecords& records,
+// Checks what can be checked before the first items are scored.
+std::vector<Checkpoint> read_checkpoints(const Options& options, machine::ProcessGroup& group) {
+  std::vector<Checkpoint> checkpoints;
+  for (const std::string& name : qleval_inputs(options).checkpoints) {
+    const net::Network network = net::read_model_file(name).network;
+    const std::filesystem::path path = name;
+    Checkpoint checkpoint{name, std::filesystem::is_directory(path) ? path : path.parent_path(),
+                          lengths_of(options, network.lengths)};
+    if (checkpoint.folder.empty()) checkpoint.folder = ".";
+    net::require_weights(checkpoint.folder, name);
+    try {
+      net::make_geometry(network, checkpoint.lengths);
+    } catch (const ConfigError& error) {
+      throw ConfigError(name, error.what());
+    }
+    const auto begin = parse_integer(options.has("begin") ? options.text("begin") : "");
+    if (begin && *begin >= network.vocab_size) {
+      throw UsageError("--begin", fmt::format("the id {} is outside the vocabulary of {} entries",
+                                              *begin, network.vocab_size));
+    }
+    checkpoints.push_back(std::move(checkpoint));
+  }
+  if (group.is_single()) return checkpoints;
+  const std::string items = options.text("items");
+  if (items == "-" || std::filesystem::is_fifo(items)) {
+    throw UsageError("--items", "several processes cannot share a pipe",
+                     "write the items to a file first");
+  }
+  std::vector<machine::Fact> facts = {{"the version", version()}};
+  for (const Checkpoint& checkpoint : checkpoints) {
+    const RandomAccessFile weights(checkpoint.folder / "model.safetensors");
+    facts.emplace_back("-m", "weights with hash " + weights.hash());
+    facts.emplace_back("the lengths", fmt::format("{}, {}, {}", checkpoint.lengths.segment,
+                                                  checkpoint.lengths.memory,
+                                                  checkpoint.lengths.compressed_memory));
+  }
+  facts.emplace_back("--items", "a file with hash " + RandomAccessFile(items).hash());
+  facts.emplace_back("--begin", options.has("begin") ? options.text("begin") : "not given");
+  facts.emplace_back("--chunk", fmt::format("{}", options.integer("chunk")));
+  group.require_same(facts, "start all processes with the same program, command and data");
+  return checkpoints;
+}
+
+void score_checkpoint(const Checkpoint& checkpoint, const Options& options, ItemRecords& records,
                       machine::ProcessGroup& group, Rows& rows) {
   const bool per_choice = options.has("per");
   const std::string group_key = options.has("group") ? options.text("group") : "";
@@ -117,23 +170,16 @@ void score_checkpoint(const std::string& checkpoint, const Options& options, Ite
   const c10::Device device = machine::find_device(options.text("device"), group);
   const machine::Precision precision = machine::set_up_precision(
       device, value_named<machine::Precision>(options.text("precision"), "--precision"), group);
-  const net::Network network = net::read_model_file(checkpoint).network;
-  const std::filesystem::path path = checkpoint;
   const nn::Model model =
-      weights::load_model(std::filesystem::is_directory(path) ? path : path.parent_path(),
-                          at::TensorOptions(at::kFloat).device(device));
+      weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(device));
   const nn::ModelPrecision in_precision(model, precision);
-  const nn::ModelAtLengths at_lengths(model, lengths_of(options, network.lengths));
-  if (begin && *begin >= static_cast<shard::TokenId>(network.vocab_size)) {
-    throw UsageError("--begin", fmt::format("the id {} is outside the vocabulary of {} entries",
-                                            *begin, network.vocab_size));
-  }
+  const nn::ModelAtLengths at_lengths(model, checkpoint.lengths);
   eval::EvaluationOptions rules;
   rules.chunk = options.integer("chunk");
-  rules.model = checkpoint;
+  rules.model = checkpoint.name;
   rules.group = &group;
   Sums sums;
-  Progress progress(fmt::format("{}, {}", checkpoint, options.text("items")), "items");
+  Progress progress(fmt::format("{}, {}", checkpoint.name, options.text("items")), "items");
   std::int64_t done = 0;
   eval::ItemScorer scorer(at_lengths, begin, rules, [&](const eval::Item& item) {
     sums.add(item, group_key);
@@ -158,35 +204,30 @@ void score_checkpoint(const std::string& checkpoint, const Options& options, Ite
     }
   }
   pause();
-  progress.finish(fmt::format("{} items", with_thousands(done)));
+  progress.finish();
   if (done == 0) {
     throw Error(options.text("items") == "-" ? "standard input" : options.text("items"),
                 "has no items");
   }
   if (per_choice) return;
-  const net::Lengths& lengths = at_lengths.geometry().lengths;
   for (const auto& [name, of_group] : sums.groups) {
-    rows.put(table_row(checkpoint, options, lengths, name, of_group));
+    rows.put(table_row(checkpoint, options, name, of_group));
   }
-  rows.put(table_row(checkpoint, options, lengths, Json(), sums.all));
+  rows.put(table_row(checkpoint, options, Json(), sums.all));
 }
 
 }  // namespace
 
 void evaluate_items(const Options& options, machine::ProcessGroup& group) {
-  const std::string items = options.text("items");
-  if (!group.is_single() && !std::filesystem::is_regular_file(items)) {
-    throw UsageError("--items", "several processes cannot share a pipe",
-                     "write the items to a file first");
-  }
+  const std::vector<Checkpoint> checkpoints = read_checkpoints(options, group);
   machine::set_up_threads(static_cast<int>(options.integer("threads")), group);
   Rows rows(options, !group.is_first());
   eval::Item example;
   example.choices.resize(1);
   rows.check(options.has("per") ? eval::choice_row(example, 0)
-                                : table_row("", options, {}, {}, eval::ItemSums()));
+                                : table_row({}, options, {}, eval::ItemSums()));
   ItemRecords records;
-  for (const std::string& checkpoint : qleval_inputs(options).checkpoints) {
+  for (const Checkpoint& checkpoint : checkpoints) {
     score_checkpoint(checkpoint, options, records, group, rows);
   }
   rows.close();

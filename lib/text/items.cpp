@@ -40,15 +40,17 @@ std::size_t trailing_blanks(const std::string& text) {
 }  // namespace
 
 Json parse_item(std::string_view line, const std::string& where) {
-  if (std::all_of(line.begin(), line.end(), is_blank)) refuse(where, "the line is empty");
+  const auto begin = std::find_if_not(line.begin(), line.end(), is_blank);
+  if (begin == line.end()) refuse(where, "the line is empty");
   Json item;
   try {
     item = parse_json(line, where);
   } catch (const FormatError& error) {
+    if (*begin != '{') refuse(where, "the line is not an object");
     // The line of the file stands in `where`.
     throw FormatError("", replaced(error.what(), where + ": line 1, column", where + ", column"));
   }
-  if (!item.is_object()) refuse(where, "is not an object");
+  if (!item.is_object()) refuse(where, "the line is not an object");
   for (const char* key : {"context", "choices"}) {
     if (!item.contains(key)) refuse(where, fmt::format("{} is missing", key));
   }
@@ -60,7 +62,7 @@ Json parse_item(std::string_view line, const std::string& where) {
   if (item.contains("answer") && !item["answer"].is_null()) {
     const Json& answer = item["answer"];
     if (!answer.is_number_integer() || answer < 0 || answer >= choices.size()) {
-      refuse(where, fmt::format("answer: expected 0 to {}, the number of a choice, found {}",
+      refuse(where, fmt::format("answer: expected a whole number from 0 to {}, found {}",
                                 choices.size() - 1, answer.dump()));
     }
   }
