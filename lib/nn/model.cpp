@@ -17,9 +17,11 @@ static void check_states(const at::Tensor& states, const net::Network& network) 
   }
 }
 
+// With `sparse` the gradient of the table has only the rows of the ids.
 static at::Tensor look_up(const at::Tensor& table, const at::Tensor& projection,
-                          const at::Tensor& ids) {
-  const at::Tensor vectors = at::embedding(table, ids);
+                          const at::Tensor& ids, bool sparse = false) {
+  const at::Tensor vectors = at::embedding(table, ids, /*padding_idx=*/-1,
+                                           /*scale_grad_by_freq=*/false, sparse);
   if (!projection.defined()) return vectors;
   // On a GPU the product may have 16 bits, but states are summed in float32.
   return kernels::project(vectors, projection).to(table.scalar_type());
@@ -83,11 +85,14 @@ at::Tensor Model::check_ids(const at::Tensor& ids, const char* what) const {
 
 at::Tensor Model::embed(const at::Tensor& tokens, std::int64_t place) const {
   const at::Tensor ids = check_ids(tokens, "tokens");
-  const at::Tensor vectors =
-      net::shares_embedding(network_)
-          ? look_up(parameters_.softmax.weights[0], parameters_.embedding_projections[0], ids)
-          : look_up_clusters(parameters_, ids.flatten())
-                .view({ids.size(0), ids.size(1), network_.d_model});
+  // The softmax gives all rows of a shared table a gradient, to which autograd then adds a few
+  // rows. On a GPU, a sparse gradient would wait for the host.
+  const bool sparse = ids.device().is_cpu();
+  const at::Tensor vectors = net::shares_embedding(network_)
+                                 ? look_up(parameters_.softmax.weights[0],
+                                           parameters_.embedding_projections[0], ids, sparse)
+                                 : look_up_clusters(parameters_, ids.flatten())
+                                       .view({ids.size(0), ids.size(1), network_.d_model});
   const at::Tensor scaled = vectors * std::sqrt(static_cast<double>(network_.d_model));
   return add_places(network_, scaled, place);
 }
