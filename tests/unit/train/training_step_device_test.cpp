@@ -383,9 +383,9 @@ TEST_CASE("TrainedNetwork: loss_of() is the loss of the step, and changes nothin
     CAPTURE(network.reset_memory_at_documents);
     for (const bool on_cpu : {true, false}) {
       CAPTURE(on_cpu);
-      const Data data;
+      const Data data, same;
       const std::int64_t segment = network.lengths.segment;
-      Streams streams(*data.reader, 3, segment), others(*data.reader, 3, segment);
+      Streams streams(*data.reader, 3, segment), others(*same.reader, 3, segment);
       TrainingConfig config = test::tiny_config();
       config.slices = on_cpu ? 2 : 1;
       const ComputeDevice compute = on_cpu ? ComputeDevice{} : as_device();
