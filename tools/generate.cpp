@@ -319,12 +319,13 @@ void continue_items(const Options& options, const nn::ModelAtLengths& model) {
   OutputStream out("-", /*binary=*/false);
   const auto pause = [&] { out.flush(); };
   for (Json record = records.next(pause); !record.empty(); record = records.next(pause)) {
-    for (const Json& choice : record["choices"]) {
+    const Json& choices = record["choices"];
+    for (std::size_t choice = 0; choice < choices.size(); ++choice) {
       // qleval --items reads the same tokens before the continuation.
       std::vector<shard::TokenId> prompt;
       if (line_end) prompt.push_back(*line_end);
       for (const shard::TokenId id : record["context"]) prompt.push_back(id);
-      for (const shard::TokenId id : choice["ids"]) prompt.push_back(id);
+      for (const shard::TokenId id : choices[choice]["ids"]) prompt.push_back(id);
       if (prompt.empty()) throw Error(record["where"], kNoPrompt, kNoPromptRemedy);
       generator.put(prompt.data(), prompt.size());
       std::string text;
@@ -340,6 +341,7 @@ void continue_items(const Options& options, const nn::ModelAtLengths& model) {
                           prompt.back() == line_end);
       out.write(json_line({{"item", record["number"]},
                            {"id", record["keys"].value("id", Json())},
+                           {"choice", choice},
                            {"text", text}}) +
                 "\n");
     }
