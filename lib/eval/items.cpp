@@ -122,8 +122,9 @@ void ItemScorer::put_waiting() {
   std::vector<Sequence*> short_ones, others;
   for (std::size_t item = 0; item + 1 < of_item.size(); ++item) {
     std::vector<Sequence*> of_this;
-    for (std::size_t i = of_item[item]; i < of_item[item + 1]; ++i)
+    for (std::size_t i = of_item[item]; i < of_item[item + 1]; ++i) {
       of_this.push_back(&sequences[i]);
+    }
     if (of_this.empty()) continue;
     const std::int64_t shared = of_this.front()->first / segment() * segment();
     if (shared * static_cast<std::int64_t>(of_this.size()) >= kSharedTokens) {
@@ -300,6 +301,7 @@ void ItemScorer::find_greedy(const std::vector<Sequence>& sequences,
                          const std::vector<std::int64_t>& ids) {
     if (rows.empty()) return;
     std::vector<std::int64_t> indexes;
+    indexes.reserve(rows.size());
     for (const auto& row : rows) indexes.push_back(row.second);
     const std::vector<LikelyToken> likeliest = likeliest_in_blocks(
         model_.model(), states.index_select(0, at::tensor(indexes).to(states.device())), 1);

@@ -239,8 +239,8 @@ void set_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, b
 }
 
 at::Tensor sum_over_first(const at::Tensor& tensor) {
-  const at::Tensor rows = tensor.contiguous(),
-                   sum = at::zeros(tensor.sizes().slice(1), tensor.options());
+  const at::Tensor rows = tensor.contiguous();
+  at::Tensor sum = at::zeros(tensor.sizes().slice(1), tensor.options());
   const std::int64_t count = rows.size(0), columns = sum.numel();
   AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "sum_over_first", [&] {
     const auto* from = rows.data_ptr<scalar_t>();

@@ -20,8 +20,8 @@ static void check_states(const at::Tensor& states, const net::Network& network) 
 // With `sparse` the gradient of the table has only the rows of the ids.
 static at::Tensor look_up(const at::Tensor& table, const at::Tensor& projection,
                           const at::Tensor& ids, bool sparse = false) {
-  const at::Tensor vectors = at::embedding(table, ids, /*padding_idx=*/-1,
-                                           /*scale_grad_by_freq=*/false, sparse);
+  at::Tensor vectors = at::embedding(table, ids, /*padding_idx=*/-1,
+                                     /*scale_grad_by_freq=*/false, sparse);
   if (!projection.defined()) return vectors;
   // On a GPU the product may have 16 bits, but states are summed in float32.
   return kernels::project(vectors, projection).to(table.scalar_type());
