@@ -283,6 +283,10 @@ void write_preset(const Row& row, net::Preset preset, const Options& options) {
 std::string plan(const Options& options) {
   // The search may take minutes, so the columns are checked first.
   make_table(options).check(row_to_json(example_row(/*of_plan=*/true)));
+  if (options.given("write") && options.text("write") == "-") {
+    throw UsageError("--write", "standard output gets the rows, not the preset",
+                     "name a file, as in --write far.json");
+  }
   const Search search = make_search(options);
   const Goal goal = make_goal(options, search);
   std::vector<Row> rows;
