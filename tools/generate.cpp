@@ -223,8 +223,9 @@ std::vector<std::string> texts_to_search(const shard::StreamHeader& header) {
 }
 
 // Adds a string of --until that is not a token. A line feed stands for <eos>. A vocabulary of words
-// finds only complete words: throws UsageError if a word of the string is not a token.
-void add_stop_string(const std::string& typed, NamedTokens& tokens,
+// finds only complete words. A string without words, or with words that are not tokens, is left out
+// if it `may_be_absent`. Otherwise it throws UsageError.
+void add_stop_string(const std::string& typed, NamedTokens& tokens, bool may_be_absent,
                      generate::GenerationOptions& options) {
   const std::string& type = tokens.header.vocabulary.type;
   std::string string = unescaped(typed).value_or(typed);
@@ -233,10 +234,14 @@ void add_stop_string(const std::string& typed, NamedTokens& tokens,
     std::string words;
     for (const std::string& word : split(replaced(string, "\n", " \n "), ' ')) {
       if (word.empty()) continue;
-      if (word != "\n") tokens.require_name("--until", word);
+      if (word != "\n" && !tokens.find_name("--until", word)) {
+        if (may_be_absent) return;
+        tokens.require_name("--until", word);
+      }
       words += as_word(word);
     }
     if (words.empty()) {
+      if (may_be_absent) return;
       throw UsageError("--until", "has no word", "give a token or a string of words");
     }
     string = words;
@@ -271,11 +276,7 @@ generate::GenerationOptions generation_options(const Options& options, NamedToke
   for (const std::string& until : options.texts("until")) {
     if (until.empty()) throw UsageError("--until", "is empty", "give a token or a string");
     if (options.has("items")) {
-      try {
-        add_stop_string(until, tokens, result);
-      } catch (const UsageError&) {
-        continue;  // no text of this vocabulary has the string
-      }
+      add_stop_string(until, tokens, /*may_be_absent=*/true, result);
     } else if (until == "line" || until == "document") {
       if (!line_end) {
         throw UsageError("--until", tokens.no_line_end(),
@@ -285,7 +286,7 @@ generate::GenerationOptions generation_options(const Options& options, NamedToke
     } else if (is_id(until) || tokens.find_name("--until", until)) {
       result.ends.push_back({tokens.find("--until", until)});
     } else {
-      add_stop_string(until, tokens, result);
+      add_stop_string(until, tokens, /*may_be_absent=*/false, result);
     }
   }
   return result;
