@@ -46,9 +46,8 @@ static ql::eval::SweepOptions sweep_options(const ql::Options& options,
   sweep.checkpoints = std::move(inputs.checkpoints);
   sweep.data = std::move(inputs.data);
   if (options.has("unigram")) sweep.unigram = options.text("unigram");
-  sweep.segments = options.integers("segment");
-  sweep.memories = options.integers("memory");
-  sweep.compressed_memories = options.integers("compressed-memory");
+  sweep.lists = {options.integers("segment"), options.integers("memory"),
+                 options.integers("compressed-memory")};
   sweep.chunk = options.integer("chunk");
   sweep.stride = options.has("stride") ? options.integer("stride") : 0;
   read_reset(options, sweep);

@@ -10,14 +10,13 @@
 #include "base/rows.h"
 #include "base/strings.h"
 #include "base/tool.h"
+#include "eval/checkpoint.h"
 #include "eval/items.h"
 #include "eval/units.h"
 #include "item_records.h"
 #include "machine/device.h"
 #include "machine/process_group.h"
 #include "machine/threads.h"
-#include "net/geometry.h"
-#include "net/model_file.h"
 #include "tables.h"
 #include "weights/weights.h"
 
@@ -45,21 +44,6 @@ struct Sums {
   std::vector<std::pair<std::string, eval::ItemSums>> groups;  // in the order of the file
 };
 
-net::Lengths lengths_of(const Options& options, net::Lengths lengths) {
-  const auto replace = [&](const char* name, std::int64_t& length) {
-    const std::vector<std::int64_t> values = options.integers(name);
-    if (values.size() > 1) {
-      throw UsageError(fmt::format("--{}", name), "has several values, but --items takes one",
-                       "call qleval once for each value");
-    }
-    if (!values.empty()) length = values.front();
-  };
-  replace("segment", lengths.segment);
-  replace("memory", lengths.memory);
-  replace("compressed-memory", lengths.compressed_memory);
-  return lengths;
-}
-
 std::optional<shard::TokenId> begin_token(const Options& options,
                                           const shard::StreamHeader& header) {
   if (!options.has("begin")) {
@@ -69,20 +53,14 @@ std::optional<shard::TokenId> begin_token(const Options& options,
   return id ? std::optional(static_cast<shard::TokenId>(*id)) : std::nullopt;
 }
 
-// Holds a checkpoint, as it was given and as its files were found.
-struct Checkpoint {
-  std::string name;
-  std::filesystem::path folder;
-  net::Lengths lengths;
-};
-
-Json table_row(const Checkpoint& checkpoint, const Options& options, const Json& group,
+Json table_row(const eval::Checkpoint& checkpoint, const Options& options, const Json& group,
                const eval::ItemSums& sums) {
+  const net::Lengths& lengths = checkpoint.lengths.front();
   Json row = {{"checkpoint", checkpoint.name},
               {"data", options.text("items")},
-              {"segment", checkpoint.lengths.segment},
-              {"memory", checkpoint.lengths.memory},
-              {"compressed_memory", checkpoint.lengths.compressed_memory},
+              {"segment", lengths.segment},
+              {"memory", lengths.memory},
+              {"compressed_memory", lengths.compressed_memory},
               {"group", group}};
   row.update(sums.row());
   return row;
@@ -120,26 +98,25 @@ class Rows {
 };
 
 // Checks what can be checked before the first items are scored.
-std::vector<Checkpoint> read_checkpoints(const Options& options, machine::ProcessGroup& group) {
-  std::vector<Checkpoint> checkpoints;
+std::vector<eval::Checkpoint> read_checkpoints(const Options& options,
+                                               machine::ProcessGroup& group) {
+  for (const char* name : {"segment", "memory", "compressed-memory"}) {
+    if (options.integers(name).size() > 1) {
+      throw UsageError(fmt::format("--{}", name), "has several values, but --items takes one",
+                       "call qleval once for each value");
+    }
+  }
+  const eval::LengthLists lists{options.integers("segment"), options.integers("memory"),
+                                options.integers("compressed-memory")};
+  std::vector<eval::Checkpoint> checkpoints;
   for (const std::string& name : qleval_inputs(options).checkpoints) {
-    const net::Network network = net::read_model_file(name).network;
-    const std::filesystem::path path = name;
-    Checkpoint checkpoint{name, std::filesystem::is_directory(path) ? path : path.parent_path(),
-                          lengths_of(options, network.lengths)};
-    if (checkpoint.folder.empty()) checkpoint.folder = ".";
-    net::require_weights(checkpoint.folder, name);
-    try {
-      net::make_geometry(network, checkpoint.lengths);
-    } catch (const ConfigError& error) {
-      throw ConfigError(name, error.what());
-    }
+    checkpoints.push_back(eval::read_checkpoint(name, lists));
+    const std::int64_t entries = checkpoints.back().model.network.vocab_size;
     const auto begin = parse_integer(options.has("begin") ? options.text("begin") : "");
-    if (begin && *begin >= network.vocab_size) {
+    if (begin && *begin >= entries) {
       throw UsageError("--begin", fmt::format("the id {} is outside the vocabulary of {} entries",
-                                              *begin, network.vocab_size));
+                                              *begin, entries));
     }
-    checkpoints.push_back(std::move(checkpoint));
   }
   if (group.is_single()) return checkpoints;
   const std::string items = options.text("items");
@@ -148,22 +125,22 @@ std::vector<Checkpoint> read_checkpoints(const Options& options, machine::Proces
                      "write the items to a file first");
   }
   std::vector<machine::Fact> facts = {{"the version", version()}};
-  for (const Checkpoint& checkpoint : checkpoints) {
+  for (const eval::Checkpoint& checkpoint : checkpoints) {
     const RandomAccessFile weights(checkpoint.folder / "model.safetensors");
     facts.emplace_back("-m", "weights with hash " + weights.hash());
-    facts.emplace_back("the lengths", fmt::format("{}, {}, {}", checkpoint.lengths.segment,
-                                                  checkpoint.lengths.memory,
-                                                  checkpoint.lengths.compressed_memory));
+    const net::Lengths& lengths = checkpoint.lengths.front();
+    facts.emplace_back("the lengths", fmt::format("{}, {}, {}", lengths.segment, lengths.memory,
+                                                  lengths.compressed_memory));
   }
   facts.emplace_back("--items", "a file with hash " + RandomAccessFile(items).hash());
   facts.emplace_back("--begin", options.has("begin") ? options.text("begin") : "not given");
   facts.emplace_back("--chunk", fmt::format("{}", options.integer("chunk")));
-  group.require_same(facts, "start all processes with the same program, command and data");
+  group.require_same(facts, eval::kSameJob);
   return checkpoints;
 }
 
-void score_checkpoint(const Checkpoint& checkpoint, const Options& options, ItemRecords& records,
-                      machine::ProcessGroup& group, Rows& rows) {
+void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options,
+                      ItemRecords& records, machine::ProcessGroup& group, Rows& rows) {
   const bool per_choice = options.has("per");
   const std::string group_key = options.has("group") ? options.text("group") : "";
   const std::optional<shard::TokenId> begin = begin_token(options, records.vocabulary());
@@ -173,7 +150,7 @@ void score_checkpoint(const Checkpoint& checkpoint, const Options& options, Item
   const nn::Model model =
       weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(device));
   const nn::ModelPrecision in_precision(model, precision);
-  const nn::ModelAtLengths at_lengths(model, checkpoint.lengths);
+  const nn::ModelAtLengths at_lengths(model, checkpoint.lengths.front());
   eval::EvaluationOptions rules;
   rules.chunk = options.integer("chunk");
   rules.model = checkpoint.name;
@@ -219,15 +196,15 @@ void score_checkpoint(const Checkpoint& checkpoint, const Options& options, Item
 }  // namespace
 
 void evaluate_items(const Options& options, machine::ProcessGroup& group) {
-  const std::vector<Checkpoint> checkpoints = read_checkpoints(options, group);
+  const std::vector<eval::Checkpoint> checkpoints = read_checkpoints(options, group);
   machine::set_up_threads(static_cast<int>(options.integer("threads")), group);
   Rows rows(options, !group.is_first());
   eval::Item example;
   example.choices.resize(1);
   rows.check(options.has("per") ? eval::choice_row(example, 0)
-                                : table_row({}, options, {}, eval::ItemSums()));
+                                : table_row({"", {}, {}, {{}}}, options, {}, eval::ItemSums()));
   ItemRecords records;
-  for (const Checkpoint& checkpoint : checkpoints) {
+  for (const eval::Checkpoint& checkpoint : checkpoints) {
     score_checkpoint(checkpoint, options, records, group, rows);
   }
   rows.close();

@@ -6,66 +6,20 @@
 #include "base/log.h"
 #include "base/provenance.h"
 #include "base/rows.h"
+#include "eval/checkpoint.h"
 #include "eval/losses.h"
 #include "eval/report.h"
 #include "eval/unigram.h"
-#include "net/model_file.h"
 #include "shard/same_vocabulary.h"
 #include "weights/weights.h"
 
 namespace ql::eval {
 namespace {
 
-constexpr const char* kSameJob =
-    "start all processes with the same program, command and data; or another job uses this port: "
-    "then give each job a MASTER_PORT of its own";
-
-struct Checkpoint {
-  std::string name;  // as given
-  std::filesystem::path folder;
-  net::ModelFile model;
-  std::vector<net::Lengths> lengths;  // the lengths to evaluate with
-};
-
-std::vector<std::int64_t> or_default(const std::vector<std::int64_t>& list, std::int64_t value) {
-  return list.empty() ? std::vector<std::int64_t>{value} : list;
-}
-
-std::vector<net::Lengths> all_lengths(const SweepOptions& options, const net::Lengths& trained) {
-  std::vector<net::Lengths> all;
-  for (const std::int64_t segment : or_default(options.segments, trained.segment)) {
-    for (const std::int64_t memory : or_default(options.memories, trained.memory)) {
-      for (const std::int64_t compressed :
-           or_default(options.compressed_memories, trained.compressed_memory)) {
-        all.push_back({segment, memory, compressed});
-      }
-    }
-  }
-  return all;
-}
-
-Checkpoint read_checkpoint(const std::string& name, const SweepOptions& options) {
-  Checkpoint checkpoint{name, name, net::read_model_file(name), {}};
-  if (!std::filesystem::is_directory(name)) {  // `name` is the path of model.json
-    const std::filesystem::path folder = checkpoint.folder.parent_path();
-    checkpoint.folder = folder.empty() ? std::filesystem::path(".") : folder;
-  }
-  net::require_weights(checkpoint.folder, name);
-  checkpoint.lengths = all_lengths(options, checkpoint.model.network.lengths);
-  for (const net::Lengths& lengths : checkpoint.lengths) {
-    try {
-      check_stride(net::make_geometry(checkpoint.model.network, lengths), options.stride);
-    } catch (const ConfigError& error) {
-      throw ConfigError(name, error.what());
-    }
-  }
-  return checkpoint;
-}
-
 std::vector<Checkpoint> read_checkpoints(const SweepOptions& options) {
   std::vector<Checkpoint> checkpoints;
   for (const std::string& name : options.checkpoints) {
-    checkpoints.push_back(read_checkpoint(name, options));
+    checkpoints.push_back(read_checkpoint(name, options.lists, options.stride));
   }
   return checkpoints;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "eval/checkpoint.h"
 #include "eval/evaluate.h"
 #include "eval/units.h"
 #include "machine/precision.h"
@@ -21,8 +22,7 @@ struct SweepOptions : EvaluationOptions {
       checkpoints;  // folders with model.json and model.safetensors, or paths to their model.json
   std::optional<std::string> unigram;  // training data of the unigram baseline
   std::vector<std::string> data;       // folders with a manifest, or token streams; at most one "-"
-  // Lengths to combine; an empty list stands for the length that each checkpoint was trained with.
-  std::vector<std::int64_t> segments, memories, compressed_memories;
+  LengthLists lists;                   // of the checkpoints
   c10::Device device = c10::DeviceType::CPU;
   machine::Precision precision = machine::Precision::kFloat32;
   std::optional<std::string> loss_file;       // LossFile's path; only for a sweep of one row
