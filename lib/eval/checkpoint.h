@@ -10,7 +10,7 @@
 
 namespace ql::eval {
 
-// What processes should do that do not share one job; the remedy of ProcessGroup::require_same().
+// This is the remedy of ProcessGroup::require_same() where the processes may be of two jobs.
 constexpr const char* kSameJob =
     "start all processes with the same program, command and data; or another job uses this port: "
     "then give each job a MASTER_PORT of its own";
