@@ -35,6 +35,7 @@ my %label = (
     context => $model eq 'network' ? 'context (tokens)' : 'context length (tokens, mean by the paper\'s formula)',
     context_min => 'context length (tokens, shortest)',
     context_max => 'context length (tokens, longest)',
+    epoch => 'epochs of the training text',
     to => 'place after the reset of the memory (tokens)',
     gain => 'gain of one step more (a part of the perplexity)',
 );
@@ -95,7 +96,7 @@ my @ys = map { $_->{$y} } @rows;
 my %entries = map { $_ => 1 } values %name_of;
 print_frame(scalar keys %entries);
 printf "set xlabel %s\nset ylabel %s\n", quoted($label{$x} // $x), quoted($label{$y} // ($y =~ tr/_/ /r));
-if ($x ne 'step' && least(@xs) > 0 && most(@xs) / least(@xs) >= 16) {
+if ($x !~ /^(?:step|epoch)\z/ && least(@xs) > 0 && most(@xs) / least(@xs) >= 16) {
     # Lengths are few and mostly doubled: each gets a label.
     my %places = map { $_ + 0 => 1 } @xs;
     my @places = sort { $a <=> $b } keys %places;
