@@ -2,6 +2,7 @@
 
 #include "text/items.h"
 
+#include <cmath>
 #include <utility>
 
 namespace ql::text {
@@ -64,6 +65,13 @@ Json parse_item(std::string_view line, const std::string& where) {
     if (!answer.is_number_integer() || answer < 0 || answer >= choices.size()) {
       refuse(where, fmt::format("answer: expected a whole number from 0 to {}, found {}",
                                 choices.size() - 1, answer.dump()));
+    }
+  }
+  // A number of more bits has been rounded, and rows would have another id than the file.
+  for (const auto& [key, value] : item.items()) {
+    if (value.is_number_float() && std::abs(value.get<double>()) >= 0x1p63) {
+      throw FormatError(where, fmt::format("{}: the number has more than 64 bits", key),
+                        "write it as a text");
     }
   }
   return item;

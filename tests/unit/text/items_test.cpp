@@ -86,6 +86,8 @@ TEST_CASE("parse_item: damaged lines are refused with their place") {
   refused("", "f: line 3: the line is empty");
   refused("{\"context\": \"a\", \"context\": \"b\"}", "f: line 3, column");
   refused("{\"context\": \"a\", \"choices\": [[1]]}", "f: line 3: a choice is not a text");
+  refused("{\"context\": \"\", \"choices\": [\"\"], \"id\": 18446744073709551616}",
+          "f: line 3: id: the number has more than 64 bits; write it as a text");
   CHECK(parse_item("{\"context\": \"\", \"choices\": [\"\"], \"x\": 1}\r", "")["x"] == 1);
 }
 
