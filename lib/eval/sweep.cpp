@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/provenance.h"
 #include "base/rows.h"
-#include "eval/checkpoint.h"
 #include "eval/losses.h"
 #include "eval/report.h"
 #include "eval/unigram.h"
@@ -15,6 +14,23 @@
 
 namespace ql::eval {
 namespace {
+
+std::vector<std::int64_t> or_default(const std::vector<std::int64_t>& list, std::int64_t value) {
+  return list.empty() ? std::vector<std::int64_t>{value} : list;
+}
+
+std::vector<net::Lengths> all_lengths(const LengthLists& lists, const net::Lengths& trained) {
+  std::vector<net::Lengths> all;
+  for (const std::int64_t segment : or_default(lists.segments, trained.segment)) {
+    for (const std::int64_t memory : or_default(lists.memories, trained.memory)) {
+      for (const std::int64_t compressed :
+           or_default(lists.compressed_memories, trained.compressed_memory)) {
+        all.push_back({segment, memory, compressed});
+      }
+    }
+  }
+  return all;
+}
 
 std::vector<Checkpoint> read_checkpoints(const SweepOptions& options) {
   std::vector<Checkpoint> checkpoints;
@@ -217,6 +233,24 @@ Json run_one_pass(const SweepOptions& options, const std::vector<Checkpoint>& ch
 }
 
 }  // namespace
+
+Checkpoint read_checkpoint(const std::string& name, const LengthLists& lists, std::int64_t stride) {
+  Checkpoint checkpoint{name, name, net::read_model_file(name), {}};
+  if (!std::filesystem::is_directory(name)) {  // `name` is the path of model.json
+    const std::filesystem::path folder = checkpoint.folder.parent_path();
+    checkpoint.folder = folder.empty() ? std::filesystem::path(".") : folder;
+  }
+  net::require_weights(checkpoint.folder, name);
+  checkpoint.lengths = all_lengths(lists, checkpoint.model.network.lengths);
+  for (const net::Lengths& lengths : checkpoint.lengths) {
+    try {
+      check_stride(net::make_geometry(checkpoint.model.network, lengths), stride);
+    } catch (const ConfigError& error) {
+      throw ConfigError(name, error.what());
+    }
+  }
+  return checkpoint;
+}
 
 void run_sweep(const SweepOptions& options, const std::function<void(const Json& row)>& row) {
   const std::vector<Checkpoint> checkpoints = read_checkpoints(options);

@@ -67,12 +67,10 @@ Json parse_item(std::string_view line, const std::string& where) {
                                 choices.size() - 1, answer.dump()));
     }
   }
-  // A number of more bits has been rounded, and rows would have another id than the file.
-  for (const auto& [key, value] : item.items()) {
-    if (value.is_number_float() && std::abs(value.get<double>()) >= 0x1p63) {
-      throw FormatError(where, fmt::format("{}: the number has more than 64 bits", key),
-                        "write it as a text");
-    }
+  // A whole number of more bits has been rounded, and rows would have another id than the file.
+  if (const Json id = item.value("id", Json());
+      id.is_number_float() && std::abs(id.get<double>()) >= 0x1p63) {
+    throw FormatError(where, "id: the number has more than 64 bits", "write it as a text");
   }
   return item;
 }
