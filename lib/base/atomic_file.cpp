@@ -168,6 +168,16 @@ fs::path target_of_links(const fs::path& path, const std::string& advice) {
   return target;
 }
 
+// Throws Error if a file system or a single file is mounted at `path`: rename() cannot replace it.
+// Kernels before 5.8 do not report this, and then rename() itself fails.
+void refuse_mount_point(const fs::path& path, const std::string& remedy) {
+  struct statx status = {};
+  if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &status) == 0 &&
+      (status.stx_attributes_mask & status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0) {
+    throw Error(path.string(), "a mount point cannot be replaced", remedy);
+  }
+}
+
 // Returns the path to write to. Refuses an existing path that is not a regular file: a rename over
 // a device would replace the device for all users.
 fs::path file_to_write(const fs::path& named, const std::string& advice) {
@@ -181,7 +191,9 @@ fs::path file_to_write(const fs::path& named, const std::string& advice) {
                   advice);
     }
   }
-  return target_of_links(path, advice);
+  fs::path target = target_of_links(path, advice);
+  refuse_mount_point(target, advice);
+  return target;
 }
 
 }  // namespace
@@ -350,6 +362,7 @@ static void swap_folders(const fs::path& fresh, const fs::path& path) {
 
 static fs::path folder_to_write(const fs::path& named) {
   fs::path path = final_path(named);
+  refuse_mount_point(path, fmt::format("give a name in it, such as {}", (path / "new").string()));
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::exists(status) && !fs::is_directory(status)) {

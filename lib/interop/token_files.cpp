@@ -7,6 +7,7 @@
 
 #include "base/data_input.h"
 #include "base/log.h"
+#include "base/process.h"
 
 namespace ql::interop {
 
@@ -246,6 +247,7 @@ void export_tokens(shard::MultiReader& data, const fs::path& folder, const Expor
     index->close();
   }
   target.sync();
+  check_for_stop();
   // Files may have been put into the folder meanwhile. This second check reports them more clearly
   // than commit() would.
   shard::check_empty_target(target.path());

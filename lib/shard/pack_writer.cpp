@@ -3,6 +3,7 @@
 #include "shard/pack_writer.h"
 
 #include "base/log.h"
+#include "base/process.h"
 
 namespace ql::shard {
 
@@ -45,6 +46,7 @@ void NewPack::finish(Manifest& manifest,
   manifest_from_json(json, (path() / "manifest.json").string());
   write_file("manifest.json", text);
   sync();
+  check_for_stop();  // sync() may take minutes, and the old folder is still there
   // The target is checked again just before commit(): somebody may have put files there meanwhile.
   check_pack_target(path(), options_.force);
   commit(options_.force);

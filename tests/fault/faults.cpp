@@ -7,7 +7,8 @@
 //     WHEN  3: the third call only; 3+: the third and all later calls; every: each call, but only
 //           once: when it is repeated at once it succeeds, as after a signal
 //     HOW   the name of an error; short: half of the bytes are read or written; back: the clock
-//           is a day slow; stop: SIGTERM comes just before a read or write begins
+//           is a day slow; stop: SIGTERM comes just before a read, write or fsync begins;
+//           late: 12 seconds pass before it begins
 //   QL_FAULT_FOLDER=DIR    only calls on files below this folder count
 //   QL_FAULT_BYTES=N[-M]   only allocations of N bytes or more, and at most M, count
 //   QL_FAULT_NO_LINKS=1    in addition, no file there gets a second name: no hard links
@@ -44,7 +45,7 @@ constexpr NamedError kErrors[] = {{"ENOSPC", ENOSPC}, {"EIO", EIO},       {"EINT
                                   {"EXDEV", EXDEV},   {"EMLINK", EMLINK}, {"EAGAIN", EAGAIN}};
 
 enum class When { kOnce, kFrom, kEvery };
-enum class How { kError, kShort, kBack, kStop };
+enum class How { kError, kShort, kBack, kStop, kLate };
 
 // It takes no memory from the heap, because it is in use during allocations.
 struct Fault {
@@ -88,6 +89,8 @@ void read_fault() {
     fault.how = How::kBack;
   } else if (strcmp(how, "stop") == 0) {
     fault.how = How::kStop;
+  } else if (strcmp(how, "late") == 0) {
+    fault.how = How::kLate;
   } else {
     for (const NamedError& error : kErrors) {
       if (strcmp(how, error.name) == 0) fault.error = error.number;
@@ -173,11 +176,13 @@ bool fails(const char* call, File file) {
 
 // Returns the number of bytes that a transfer may have.
 std::size_t allowed(const char* call, int descriptor, std::size_t size) {
-  if (!is_chosen(call) || (fault.how != How::kShort && fault.how != How::kStop)) return size;
+  if (!is_chosen(call) || fault.how == How::kError || fault.how == How::kBack) return size;
   if (size < 2) return size;
   const int before = errno;
   const bool due = is_below_folder(descriptor) && is_due();
   if (due && fault.how == How::kStop) raise(SIGTERM);
+  for (unsigned left = due && fault.how == How::kLate ? 12 : 0; left > 0; left = sleep(left)) {
+  }
   errno = before;
   return due && fault.how == How::kShort ? size / 2 : size;
 }
@@ -262,6 +267,7 @@ ssize_t pwrite(int descriptor, const void* data, size_t size, off_t offset) {
 
 int fsync(int descriptor) {
   static auto* const next = real<decltype(fsync)>("fsync");
+  allowed("fsync", descriptor, 2);
   return fails("fsync", descriptor) ? -1 : next(descriptor);
 }
 

@@ -395,6 +395,35 @@ TEST_CASE("AtomicFile: a full disk") {
   CHECK(ending.err == "");
 }
 
+TEST_CASE("AtomicFile, AtomicFolder: a mount point is refused before anything is written") {
+  const ScratchFolder scratch;
+  const auto ending = in_child([&] {
+    fs::create_directory(scratch / "disk");
+    if (!mount_small_disk(scratch / "disk")) return 77;
+    spill(scratch / "source", "old");
+    spill(scratch / "file", "");
+    if (::mount((scratch / "source").c_str(), (scratch / "file").c_str(), nullptr, MS_BIND,
+                nullptr) != 0) {
+      return 77;
+    }
+    struct statx status = {};
+    ::statx(AT_FDCWD, (scratch / "disk").c_str(), 0, STATX_TYPE, &status);
+    if ((status.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) == 0) return 77;  // before Linux 5.8
+    const std::string folder = complaint([&] { const AtomicFolder refused(scratch / "disk"); });
+    const std::string file = complaint([&] { const AtomicFile refused(scratch / "file"); });
+    for (const std::string& said : {folder, file}) {
+      if (said.find("a mount point cannot be replaced") == std::string::npos) {
+        throw std::runtime_error(said);
+      }
+    }
+    AtomicFolder(scratch / "disk/new").commit();
+    return scratch.entries() == 3 ? 0 : 2;
+  });
+  if (ending.exit_code == 77) return;
+  CHECK(ending.exit_code == 0);
+  CHECK(ending.err == "");
+}
+
 TEST_CASE("AtomicFolder: a folder is replaced in two steps where names cannot be exchanged") {
   const ScratchFolder scratch;
   fs::create_directory(scratch / "run");
