@@ -172,11 +172,11 @@ struct ProcessGroup::Others {
   }
 
   // Throws if the job has ended, or if a signal has asked this process to stop and kLastWait has
-  // passed since then.
+  // passed since then. A LongWait has no such limit.
   void look() {
     job.check(true);
     const int signal = stop_signal();
-    if (signal == 0) return;
+    if (signal == 0 || long_waits > 0) return;
     if (!stop_at) {
       job.ask_to_stop(signal);
       stop_at = Clock::now() + kLastWait;
@@ -188,6 +188,7 @@ struct ProcessGroup::Others {
   Job job;
   std::unique_ptr<GlooSum> gloo_sum;
   int pending = 0;                           // sums that Gloo has not finished yet
+  int long_waits = 0;                        // LongWait objects
   std::shared_ptr<DeviceSum> device;         // absent until join_device()
   std::optional<Clock::time_point> stop_at;  // set by a signal: all waiting ends at this time
   Clock::time_point looked_at = Clock::now();
@@ -217,6 +218,14 @@ ProcessGroup::ProcessGroup(const LaunchedProcess& process, std::chrono::seconds 
 }
 
 ProcessGroup::~ProcessGroup() = default;
+
+ProcessGroup::LongWait::LongWait(ProcessGroup& group) : group_(group) {
+  if (group_.others_) ++group_.others_->long_waits;
+}
+
+ProcessGroup::LongWait::~LongWait() {
+  if (group_.others_) --group_.others_->long_waits;
+}
 
 void ProcessGroup::check_for_stop() {
   ql::check_for_stop();
@@ -288,6 +297,10 @@ void ProcessGroup::await_device() {
         others_->job.lose("[NCCL] an all-reduce did not end in time");
       }
     }
+  } catch (const Interrupted& stop) {
+    publish_failure(stop);
+    log_info("{}", stop.what());
+    std::_Exit(128 + stop.signal_number());
   } catch (const std::exception& error) {
     publish_failure(error);
     log_line(LogLevel::kQuiet, fmt::format("error: {}", error.what()));

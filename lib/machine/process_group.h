@@ -30,7 +30,7 @@ using Fact = std::pair<std::string, std::string>;
 // collective function throws Error when another process has failed or lets the others wait too
 // long. The error names that process and the reason. A collective function throws Interrupted when
 // a signal has stopped another process. It also throws Interrupted when a signal has asked this
-// process to stop, and the others do not make the same call soon.
+// process to stop, and the others do not make the same call soon (except during a LongWait).
 class ProcessGroup {
  public:
   // Makes a group of one process, which never waits.
@@ -91,6 +91,18 @@ class ProcessGroup {
   // and their sizes differ by one row at most. Throws Error when there are fewer rows than
   // processes.
   RowRange share_of(std::int64_t rows) const;
+
+  // While a LongWait exists, a signal does not end this process's waiting. The other processes will
+  // make the call, but one of them works for long before it: the first one writes a checkpoint.
+  class LongWait {
+   public:
+    explicit LongWait(ProcessGroup& group);
+    ~LongWait();
+    LongWait(LongWait&&) = delete;
+
+   private:
+    ProcessGroup& group_;
+  };
 
   // Throws Interrupted when a signal has asked one of the processes to stop, and Error when another
   // process has failed. Long work between two collective calls has to call this function

@@ -29,7 +29,7 @@ bool TrainingRun::validation_due(bool finished) const {
 void TrainingRun::report_end(bool finished, bool patient) const {
   log_info("peak memory: {}", human_bytes(peak_resident_bytes()));
   const std::string step = with_thousands(state_.step), last = folder_.last().string();
-  if (finished && static_cast<double>(state_.step) < task_.config.warmup_steps &&
+  if (finished && run_steps_ > 0 && static_cast<double>(state_.step) < task_.config.warmup_steps &&
       highest_rate_in_warm_up(task_.config) == 0) {
     log_warning(
         "the budget ended during the warm-up (warmup_steps is {}), when the learning rate was "
@@ -314,6 +314,7 @@ void TrainingRun::require_sound() {
 }
 
 void TrainingRun::save(const std::filesystem::path& folder) {
+  const machine::ProcessGroup::LongWait wait(*task_.group);
   finish_steps();
   require_sound();
   state_.elapsed = watch_.total();

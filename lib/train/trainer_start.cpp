@@ -92,9 +92,14 @@ static void require_same_job(const TrainingTask& task, const shard::MultiReader&
   std::vector<machine::Fact> facts = {{"the version", version()},
                                       {"--data", describe(identity_of(data), data)},
                                       {"--valid", describe(identity_of(validation), validation)}};
-  for (const Json& settings : {net::network_to_json(task.network), training_to_json(task.config)}) {
-    for (const auto& item : settings.items()) facts.push_back({item.key(), item.value().dump()});
-  }
+  // The processes compare their facts by position, so keys without a value are facts, too.
+  const auto add = [&facts](const std::vector<std::string>& keys, const Json& settings) {
+    for (const std::string& key : keys) {
+      facts.push_back({key, settings.contains(key) ? settings[key].dump() : "no value"});
+    }
+  };
+  add(key_names<net::Network>(), net::network_to_json(task.network));
+  add(training_keys(), training_to_json(task.config));
   static const std::array<const char*, 3> kStarts{"a new training", "--resume", "--force"};
   facts.push_back({"the start", kStarts.at(static_cast<std::size_t>(task.start))});
   facts.push_back({"--init", task.init.empty() ? "none" : "a checkpoint"});
