@@ -199,14 +199,6 @@ RunFolder::RunFolder(fs::path path, Start start, bool reads_only) : path_(std::m
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) throw SystemError(path_.string(), "create the folder", error.value());
-  lock_ = Descriptor(path_, O_RDONLY | O_DIRECTORY, path_.string(), "open the folder");
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) {
-      throw Error(path_.string(), "another training is writing to this folder",
-                  "wait for it or choose another -o");
-    }
-    throw SystemError(path_.string(), "lock the folder", errno);
-  }
   for (const char* name : {"manifest.json", "model.json"}) {
     if (fs::exists(path_ / name)) {
       throw Error(
@@ -215,12 +207,33 @@ RunFolder::RunFolder(fs::path path, Start start, bool reads_only) : path_(std::m
           "choose another -o");
     }
   }
+  lock();
   put_back_replaced(path_);
   if (start == Start::kNew && has_checkpoint()) {
     throw Error(path_.string(), "the folder holds a checkpoint of an earlier training",
                 "continue it with --resume, replace it with --force, or choose another -o");
   }
   remove_leftovers(path_);
+}
+
+// On NFS the lock of a file is known to all hosts, but that of a folder only to one. Some servers
+// have no locks.
+void RunFolder::lock() {
+  const auto locks = [this](const fs::path& path, int flags) {
+    lock_ = Descriptor(path, flags, path.string(), "open for the lock");
+    return ::flock(lock_, LOCK_EX | LOCK_NB) == 0;
+  };
+  const fs::path file = path_ / ".lock";
+  // NFS locks only a file that is open for writing, but another user's file may be read-only.
+  const bool writable = ::access(file.c_str(), W_OK) == 0 || errno == ENOENT;
+  if (locks(file, writable ? O_RDWR | O_CREAT : O_RDONLY)) return;
+  const bool lockless = errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP;
+  if (lockless && locks(path_, O_RDONLY | O_DIRECTORY)) return;
+  if (errno == EWOULDBLOCK) {
+    throw Error(path_.string(), "another training is writing to this folder",
+                "wait for it or choose another -o");
+  }
+  throw SystemError(path_.string(), "lock the folder", errno);
 }
 
 bool RunFolder::has_checkpoint() const { return !newest_checkpoints(path_).empty(); }

@@ -41,6 +41,7 @@ class RunFolder {
   void clear();
 
  private:
+  void lock();
   std::filesystem::path path_;
   Descriptor lock_;
 };

@@ -156,7 +156,7 @@ TEST_CASE("RunFolder: restores a checkpoint whose replacement was interrupted by
         std::vector<fs::path>{run / ".last.0a1b2c3d.4242.tmp.old"});
   CHECK_THROWS(RunFolder(run.path(), Start::kNew));
   CHECK(RunFolder(run.path(), Start::kResume).has_checkpoint());
-  CHECK(run.entries() == 3);
+  CHECK(run.entries() == 4);  // with .lock
   for (const char* name : {"last", "best", "step-00000010"}) {
     CHECK(test::slurp(run / name / "model.json") == "model 10");
   }
@@ -164,7 +164,7 @@ TEST_CASE("RunFolder: restores a checkpoint whose replacement was interrupted by
   fs::copy(run / "last", run / ".last.0a1b2c3d.4242.tmp.old");
   write(run / "last", 20);
   CHECK(RunFolder(run.path(), Start::kResume).has_checkpoint());
-  CHECK(run.entries() == 3);
+  CHECK(run.entries() == 4);  // with .lock
   CHECK(test::slurp(run / "last/model.json") == "model 20");
 }
 
@@ -177,7 +177,7 @@ TEST_CASE("RunFolder: only names of a training are removed or put back") {
     fs::create_directory(run / name);
   }
   RunFolder(run.path(), Start::kForce).clear();
-  CHECK(run.entries() == 9);
+  CHECK(run.entries() == 10);  // with .lock
 }
 
 TEST_CASE("RunFolder: a checkpoint loses its name before its files") {
@@ -192,7 +192,7 @@ TEST_CASE("RunFolder: a checkpoint loses its name before its files") {
     REQUIRE(::inotify_add_watch(events, (run / name).c_str(), IN_MOVE_SELF | IN_DELETE) >= 0);
   }
   RunFolder(run.path(), Start::kForce).clear();
-  CHECK(run.entries() == 0);
+  CHECK(run.entries() == 1);  // .lock
   std::set<int> renamed;
   int deleted = 0;
   alignas(inotify_event) char bytes[4096];
@@ -223,9 +223,9 @@ TEST_CASE("RunFolder: clears kept checkpoints, and the remains of a killed train
   fs::remove_all(run / "last");
   CHECK_THROWS(RunFolder(run, Start::kNew));  // step-00000020 is a checkpoint too
   RunFolder folder(run, Start::kForce);
-  CHECK(entries(run) == 3);
+  CHECK(entries(run) == 4);  // with .lock
   folder.clear();
-  CHECK(entries(run) == 1);
+  CHECK(entries(run) == 2);
   CHECK_FALSE(folder.has_checkpoint());
 }
 
