@@ -38,11 +38,12 @@ static Command vocab_command() {
                    "and decoded, but no text can be encoded into them. - is standard input."),
        make_option("eos-token", OptionType::kText, "TOKEN",
                    "The token of the imported file that serves as <eos>. Default: the token that "
-                   "the file declares, or else one named <eos>, </s>, </S>, <S>, <|endoftext|>, "
-                   "[EOS] or <|end_of_text|>."),
+                   "the file declares, or else the only one of <eos>, </s>, </S>, <S>, "
+                   "<|endoftext|>, [EOS] and <|end_of_text|>; of several, one must be chosen."),
        make_option("unk-token", OptionType::kText, "TOKEN",
                    "The token of the imported file that serves as <unk>. Default: the token that "
-                   "the file declares, or else one named <unk>, <UNK> or [UNK]."),
+                   "the file declares, or else the only one of <unk>, <UNK> and [UNK]; of "
+                   "several, one must be chosen."),
        make_integer("id-offset",
                     "The id of the first token of an imported list without ids. The ids before N "
                     "get placeholders such as <missing:0>. Default: 0. A dict.txt of fairseq has "

@@ -23,6 +23,21 @@ bool has_blank_head(std::string_view line, Blanks blanks) {
   return true;
 }
 
+// Returns the pattern in a form whose searches need no more than polynomial time, where there is
+// one: some patterns would search a line for years otherwise. A pattern with a back-reference has
+// no such form.
+static std::shared_ptr<const std::regex> compiled(const std::string& pattern) {
+  constexpr auto kFlags = std::regex::ECMAScript | std::regex::optimize;
+#ifdef __GLIBCXX__
+  try {
+    return std::make_shared<const std::regex>(pattern, kFlags | std::regex_constants::__polynomial);
+  } catch (const std::regex_error& error) {
+    if (error.code() != std::regex_constants::error_complexity) throw;
+  }
+#endif
+  return std::make_shared<const std::regex>(pattern, kFlags);
+}
+
 DocumentRule::DocumentRule(const std::string& rule)
     : kind_(find_named<Kind>(rule).value_or(Kind::kPattern)) {
   if (kind_ != Kind::kPattern) return;
@@ -31,8 +46,7 @@ DocumentRule::DocumentRule(const std::string& rule)
                      "give 'blank', 'file', 'line', 'none' or a pattern");
   }
   try {
-    pattern_ =
-        std::make_shared<const std::regex>(rule, std::regex::ECMAScript | std::regex::optimize);
+    pattern_ = compiled(rule);
   } catch (const std::regex_error& error) {
     throw UsageError(
         "--document",

@@ -107,23 +107,26 @@ bool is_tiktoken(const Lines& lines, std::optional<TokenType> type) {
   return padded || (ascends && type != TokenType::kWord);
 }
 
-// Reads "0<tab>the": an id, and the rest of the line.
+// Reads "0<tab>the": an id, and the rest of the line, which may be a blank. A number alone is not
+// an entry.
 std::optional<Entry> id_first_entry(std::string_view line) {
   const Fields fields = fields_of(line);
-  if (fields.size() < 2) return std::nullopt;
-  const auto id = id_of(fields[0]);
+  const auto id = fields.empty() ? std::nullopt : id_of(fields[0]);
   if (!id) return std::nullopt;
-  const auto* const begin = fields[0].data() + fields[0].size() + 1;
-  return Entry{std::string(begin, line.data() + line.size()), *id};
+  const auto* const end = fields[0].data() + fields[0].size();
+  if (end == line.data() + line.size()) return std::nullopt;
+  return Entry{std::string(end + 1, line.data() + line.size()), *id};
 }
 
-// Reads "the<tab>0": a token, and its id.
+// Reads "the<tab>0": a token, and its id. A token of blanks has a tab after it.
 std::optional<Entry> id_last_entry(std::string_view line) {
   const Fields fields = fields_of(line);
-  if (fields.size() != 2) return std::nullopt;
-  const auto id = id_of(fields[1]);
+  const auto id = fields.empty() ? std::nullopt : id_of(fields.back());
   if (!id) return std::nullopt;
-  return Entry{std::string(fields[0]), *id};
+  if (fields.size() == 2) return Entry{std::string(fields[0]), *id};
+  const auto before = static_cast<std::size_t>(fields.back().data() - line.data());
+  const bool blank = fields.size() == 1 && before > 1 && line[before - 1] == '\t';
+  return blank ? std::optional(Entry{std::string(line.substr(0, before - 1)), *id}) : std::nullopt;
 }
 
 // Returns true for at least three lines with ids that ascend by one from 0 or 1, like line numbers
@@ -223,7 +226,7 @@ bool is_merge_list(const Lines& lines) {
     const Fields fields = fields_of(lines[i]);
     if (fields.size() != 2) continue;
     good += is_symbol(fields[0]) && is_symbol(fields[1]) ? 1 : 0;
-    numbers += id_of(fields[1]) ? 1 : 0;
+    numbers += id_of(fields[0]) || id_of(fields[1]) ? 1 : 0;
     made.insert(std::string(fields[0]) + std::string(fields[1]));
   }
   return good * 10 >= head * 9 && numbers * 2 < head;
@@ -327,14 +330,19 @@ std::optional<TokenList> read_token_list(std::string_view text, std::optional<To
   if (is_sentencepiece_list(lines)) return read_sentencepiece_list(lines, where);
   TokenList list;
   const bool counted = all(lines, id_last_entry);
+  // In some lists of words and counts most words are numbers.
+  const auto numbered = [](std::string_view line) {
+    return id_first_entry(line) && !id_last_entry(line) &&
+           line.find(kFairseqOverwrite) == std::string_view::npos;
+  };
   if (!counted && numbers_lines(lines, id_first_entry)) {
     list = read_entries(lines, "a list of ids and tokens", id_first_entry, where);
-  } else if (!counted && all(lines, id_first_entry)) {
+  } else if (!counted && (all(lines, id_first_entry) || most(lines, numbered))) {
     throw FormatError(where,
-                      "the numbers before the tokens are not ids: ids ascend by one from 0 or 1, "
-                      "and a list of them has at least three lines",
+                      "the numbers before the tokens are not ids: ids ascend by one from 0 or 1 in "
+                      "all lines, and there are at least three",
                       "write ids as a JSON object of tokens and ids, or counts after the tokens: "
-                      "awk '{print $2, $1}' FILE > OTHER");
+                      "awk 'NF > 1 {print $2, $1}' FILE > OTHER");
   } else if (counted && numbers_lines(lines, id_last_entry)) {
     list = read_entries(lines, "a list of tokens and ids", id_last_entry, where);
   } else {
@@ -403,7 +411,8 @@ void refuse_joined(const std::vector<std::string>& tokens, bool counted, const s
 }
 
 FairseqList fairseq_list(std::string_view text, const std::string& where) {
-  const auto parts = split(std::filesystem::path(where).filename().string(), '.');
+  std::vector<std::string> parts = split(std::filesystem::path(where).filename().string(), '.');
+  if (parts.back() == "gz" || parts.back() == "zst") parts.pop_back();
   bool recognized =
       parts.size() >= 2 && parts.size() <= 3 && parts.front() == "dict" && parts.back() == "txt";
   bool specials = false;

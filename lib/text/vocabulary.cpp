@@ -247,7 +247,16 @@ std::string Vocabulary::to_text(const Json& provenance) const {
   json["tokens"] = std::move(tokens);
   json["counts"] = counts();
   if (type() == TokenType::kSentencePiece) json["model"] = base64_encode(content_.model);
-  return dump_json(json);
+  std::string text = dump_json(json);
+  if (text.size() > shard::kLargestVocabularyText) {
+    throw Error("the vocabulary",
+                fmt::format("with {} entries it takes {} bytes, but the programs read at most {}",
+                            with_thousands(size()), with_thousands(text.size()),
+                            with_thousands(shard::kLargestVocabularyText)),
+                "give --max-size or --min-count; for --counts count fewer or smaller parts; for "
+                "--import give a shorter list");
+  }
+  return text;
 }
 
 }  // namespace ql::text

@@ -62,6 +62,15 @@ TEST_CASE("DocumentRule: long lines match no pattern, and no pattern exhausts th
   CHECK_FALSE(rule.begins_at(std::string(std::size_t{1} << 20, 'a'), after(true, false)));
 }
 
+// A backtracking search would take longer than the age of the universe.
+TEST_CASE("DocumentRule: no pattern takes exponential time, and back-references still work") {
+  const std::string words = std::string(60, 'a') + " bbb " + std::string(60, 'c') + ".";
+  CHECK_FALSE(DocumentRule("^(\\w+\\s?)*$").begins_at(words, after(true, false)));
+  CHECK(DocumentRule("^(\\w+\\s?)*.$").begins_at(words, after(true, false)));
+  CHECK(DocumentRule("^(=+) .* \\1$").begins_at("== Career ==", after(true, false)));
+  CHECK_FALSE(DocumentRule("^(=+) .* \\1$").begins_at("== Career =", after(true, false)));
+}
+
 TEST_CASE("DocumentRule: a bad rule is a usage error") {
   CHECK_THROWS_AS(DocumentRule(""), UsageError);
   CHECK_THROWS_AS(DocumentRule("a("), UsageError);
