@@ -12,11 +12,17 @@
 
 using namespace ql;
 
+std::filesystem::path vocabulary_file(const std::string& checkpoint) {
+  const std::filesystem::path path = checkpoint;
+  const bool folder = std::filesystem::is_directory(path);
+  return (folder ? path : path.parent_path()) / shard::kVocabularyFile;
+}
+
 text::Vocabulary checkpoint_vocabulary(const std::string& checkpoint, std::string& text,
                                        const std::string& remedy) {
   const net::ModelFile model = net::read_model_file(checkpoint);
-  const std::filesystem::path file = std::filesystem::path(checkpoint) / shard::kVocabularyFile;
-  net::require_weights(checkpoint, checkpoint);  // otherwise `checkpoint` may be a model.json
+  const std::filesystem::path file = vocabulary_file(checkpoint);
+  net::require_weights(file.parent_path(), checkpoint);
   if (!std::filesystem::exists(file)) {
     throw Error(checkpoint, fmt::format("{} is missing", shard::kVocabularyFile),
                 fmt::format("copy the vocabulary into this folder, or {}", remedy));

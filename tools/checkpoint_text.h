@@ -1,9 +1,13 @@
 // Reads the vocabulary of a checkpoint, for programs that take text.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "text/vocabulary.h"
+
+// Returns the path of the vocabulary of a checkpoint: a folder, or the path of its model.json.
+std::filesystem::path vocabulary_file(const std::string& checkpoint);
 
 // Returns the vocabulary of a checkpoint, and its file's content in `text`. Throws Error if the
 // file has another vocabulary than the model, or is missing; `remedy` is then what else the user

@@ -44,10 +44,13 @@ struct Sums {
   std::vector<std::pair<std::string, eval::ItemSums>> groups;  // in the order of the file
 };
 
-std::optional<shard::TokenId> begin_token(const Options& options,
-                                          const shard::StreamHeader& header) {
+// A checkpoint without the file of its vocabulary may still record the <eos>.
+std::optional<shard::TokenId> begin_token(const Options& options, const shard::StreamHeader& header,
+                                          const net::ModelFile& model) {
   if (!options.has("begin")) {
-    return eval::line_end_of(header.vocabulary, [&] { return header.vocabulary_text; });
+    return eval::line_end_of(
+        header.vocabulary_text.empty() && model.vocabulary ? *model.vocabulary : header.vocabulary,
+        [&] { return header.vocabulary_text; });
   }
   const auto id = parse_integer(options.text("begin"));
   return id ? std::optional(static_cast<shard::TokenId>(*id)) : std::nullopt;
@@ -79,6 +82,10 @@ class Rows {
   void put(Json row, const Json& more = Json::object()) {
     if (silent_) return;
     if (json_ && !more.empty()) row["keys"] = more;
+    // An id is a name: no digit of it is rounded.
+    if (!json_ && row.contains("id") && (row["id"].is_number_float() || row["id"].is_array())) {
+      row["id"] = row["id"].dump();
+    }
     const std::string before = !list_ ? "" : first_ ? "[\n" : ",\n";
     out_.write(json_ ? before + json_line(row) + (list_ ? "" : "\n") : table_.lines(row));
     first_ = false;
@@ -143,7 +150,8 @@ void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options
                       ItemRecords& records, machine::ProcessGroup& group, Rows& rows) {
   const bool per_choice = options.has("per");
   const std::string group_key = options.has("group") ? options.text("group") : "";
-  const std::optional<shard::TokenId> begin = begin_token(options, records.vocabulary());
+  const std::optional<shard::TokenId> begin =
+      begin_token(options, records.vocabulary(), checkpoint.model);
   const c10::Device device = machine::find_device(options.text("device"), group);
   const machine::Precision precision = machine::set_up_precision(
       device, value_named<machine::Precision>(options.text("precision"), "--precision"), group);

@@ -212,12 +212,22 @@ struct NamedTokens {
 
 std::string as_word(const std::string& word) { return " " + word + " "; }
 
-// Returns the text of each token. A word has blanks around it, so that strings of words are found.
+// Returns the text of each token, as decoding writes it. A word has blanks around it, so that
+// strings of words are found.
 std::vector<std::string> texts_to_search(const shard::StreamHeader& header) {
   std::vector<std::string> texts = eval::read_token_bytes(header.vocabulary_text);
-  if (header.vocabulary.eos) texts.at(*header.vocabulary.eos) = "\n";
-  if (header.vocabulary.type == "word") {
+  const shard::VocabularyInfo& info = header.vocabulary;
+  if (static_cast<std::int64_t>(texts.size()) != info.size) {
+    throw FormatError(
+        "the vocabulary",
+        fmt::format("has the texts of {} tokens, expected {}", texts.size(), info.size),
+        "encode the prompt again, or copy the vocabulary into the checkpoint again");
+  }
+  if (info.eos) texts.at(*info.eos) = "\n";
+  if (info.type == "word") {
     std::transform(texts.begin(), texts.end(), texts.begin(), as_word);
+  } else if (info.unk) {
+    texts.at(*info.unk) = kReplacementUtf8;
   }
   return texts;
 }

@@ -68,6 +68,7 @@ struct CheckpointText {
     try {
       vocabulary = checkpoint_vocabulary(checkpoint, text, "give ids in place of text");
     } catch (const Error& error) {
+      if (std::filesystem::exists(vocabulary_file(checkpoint))) throw;
       missing = error.what();
     }
     encoder.emplace(vocabulary ? &*vocabulary : nullptr, missing);

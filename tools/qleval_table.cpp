@@ -192,6 +192,12 @@ static void check_items(const Options& options) {
     options.refuse({"group"}, "--{}", "applies to the table, not to --per choice",
                    "leave one of the two options out");
   }
+  for (const char* key : {"context", "choices", "answer"}) {
+    if (options.has("group") && options.text("group") == key) {
+      throw UsageError("--group", fmt::format("'{}' is a part of the item itself", key),
+                       "give another key, by which items belong together");
+    }
+  }
   const QlevalInputs inputs = qleval_inputs(options);
   if (!inputs.data.empty()) {
     throw UsageError(inputs.data.front(), "is data, but --items gives what is scored",

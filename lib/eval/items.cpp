@@ -42,6 +42,14 @@ std::int64_t best_of(const Item& item, const Score& score) {
   return static_cast<std::int64_t>(best);
 }
 
+// Returns the first choice with the same tokens. Equal choices are scored once: in different rows
+// of a batch their last digits might differ, and then the first of them would not always be the
+// best.
+Choice& first_equal(Item& item, const Choice& choice) {
+  return *std::find_if(item.choices.begin(), item.choices.end(),
+                       [&](const Choice& other) { return other.ids == choice.ids; });
+}
+
 }  // namespace
 
 Item item_from_json(const Json& record) {
@@ -104,13 +112,15 @@ void ItemScorer::put_waiting() {
   // Each process scores a part of the items.
   const std::size_t rank = static_cast<std::size_t>(options_.group->rank()),
                     size = static_cast<std::size_t>(options_.group->size());
-  for (std::size_t i = waiting_.size() * rank / size; i < waiting_.size() * (rank + 1) / size;
-       ++i) {
+  const std::size_t begin = waiting_.size() * rank / size,
+                    end = waiting_.size() * (rank + 1) / size;
+  for (std::size_t i = begin; i < end; ++i) {
     Item& item = waiting_[i];
     of_item.push_back(sequences.size());
     const std::vector<std::int64_t> context = context_of(item);
     for (Choice& choice : item.choices) {
-      if (choice.ids.empty()) continue;  // it has the probability 1
+      // An empty choice has the probability 1.
+      if (choice.ids.empty() || &first_equal(item, choice) != &choice) continue;
       sequences.push_back({&choice, context, static_cast<std::int64_t>(context.size()) - 1, rows});
       std::vector<std::int64_t>& inputs = sequences.back().inputs;
       inputs.insert(inputs.end(), choice.ids.begin(), choice.ids.end() - 1);
@@ -139,6 +149,13 @@ void ItemScorer::put_waiting() {
   nn::Memory memory = model_.start_memory(1);
   read_layer_by_layer(others, 0, memory, states);
   score(sequences, states);
+  for (std::size_t i = begin; i < end; ++i) {
+    for (Choice& choice : waiting_[i].choices) {
+      const Choice& same = first_equal(waiting_[i], choice);
+      choice.log_probability = same.log_probability;
+      choice.greedy = same.greedy;
+    }
+  }
   if (size > 1) exchange_scores();
   std::vector<Item> scored;
   scored.swap(waiting_);
