@@ -232,7 +232,8 @@ std::vector<net::Plan> find_plans(const Search& search, const Goal& goal, const 
                         with_thousands(goal.context))
           : fmt::format(
                 "no network that sees past tokens trains with at most {} operations per token",
-                with_thousands(static_cast<std::int64_t>(goal.operations)));
+                goal.operations < 1e18 ? with_thousands(static_cast<std::int64_t>(goal.operations))
+                                       : fmt::format("{:.6g}", goal.operations));
   if (all.empty()) {
     throw Error(names, nothing,
                 fmt::format("possible reasons: {}no memory (multiscale, vanilla), {}fewer --layers "

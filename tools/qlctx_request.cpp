@@ -358,8 +358,11 @@ Goal make_goal(const Options& options, const Search& search) {
 
 net::Preset base_preset(const Options& options) {
   const std::string source = source_of_sizes(options);
-  return source.empty() ? net::Preset()
-                        : net::read_preset(preset_file(options.text(source)), {}, {});
+  if (source.empty()) return {};
+  const std::filesystem::path path = preset_file(options.text(source));
+  // Published weights come without settings of training.
+  if (net::is_published(path)) return {"", net::read_model_file(path).network, Json::object()};
+  return net::read_preset(path, {}, {});
 }
 
 }  // namespace ql::ctx

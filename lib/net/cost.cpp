@@ -325,8 +325,9 @@ Cost cost(const Network& network, const Lengths& lengths) {
     products += products_of_widths(network, stage);
     if (!stage.feeds_layer()) continue;
     // The convolution makes one state from `rate` states, and each result takes `rate` products
-    // with a [d_model, d_model] matrix.
-    const double convolution = network.learns_compression() ? segment * d_model * d_model : 0;
+    // with a [d_model, d_model] matrix. Without a compressed memory nothing is compressed.
+    const bool compresses = network.learns_compression() && stage.compressed_memory > 0;
+    const double convolution = compresses ? segment * d_model * d_model : 0;
     const double feed_forward = 2 * segment * d_model * static_cast<double>(of_stage.d_inner);
     const double queries_and_output = 2 * segment * d_model * d_heads;
     const double keys_and_values =

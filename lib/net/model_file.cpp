@@ -168,13 +168,15 @@ void require_weights(const std::filesystem::path& folder, const std::string& nam
               found.empty() ? "give a folder that qltrain wrote, such as RUN/best" : kConversion);
 }
 
-ModelFile read_model_file(const std::filesystem::path& path) {
+bool is_published(const std::filesystem::path& folder) {
   std::error_code unknown;
-  if (std::filesystem::is_directory(path, unknown) &&
-      !std::filesystem::exists(path / "model.json", unknown) &&
-      std::filesystem::exists(path / "config.json", unknown)) {
-    return read_public(path / "config.json");
-  }
+  return std::filesystem::is_directory(folder, unknown) &&
+         !std::filesystem::exists(folder / "model.json", unknown) &&
+         std::filesystem::exists(folder / "config.json", unknown);
+}
+
+ModelFile read_model_file(const std::filesystem::path& path) {
+  if (is_published(path)) return read_public(path / "config.json");
   const std::filesystem::path file = model_file_of(path);
   const Json json = read_json(file);
   const JsonObject object(json, file.string());

@@ -51,6 +51,9 @@ struct ModelFile {
 // other files, the error states how to convert them.
 void require_weights(const std::filesystem::path& folder, const std::string& name);
 
+// Returns true for a folder with config.json and no model.json.
+bool is_published(const std::filesystem::path& folder);
+
 // Reads model.json; `path` is a checkpoint folder or its model.json. In a folder with config.json
 // and no model.json, reads config.json.
 ModelFile read_model_file(const std::filesystem::path& path);

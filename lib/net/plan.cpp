@@ -209,7 +209,7 @@ struct Candidate {
 };
 
 // Returns the last lengths of `chain`, which have the longest context, that need at most
-// `operations` and have at most kMaxPlannedContext.
+// `operations` and have a most_context() of at most kMaxPlannedContext.
 std::optional<Candidate> last_affordable(const Chain& chain, double operations) {
   std::optional<Candidate> last;
   for (const Lengths& lengths : chain.lengths) {

@@ -150,6 +150,7 @@ TEST_CASE("cost: a Compressive Transformer has longer attention and a convolutio
   const double with = cost(network, {4, 6, 6}).forward_flops_per_token;
   CHECK(with - without == doctest::Approx(2 * 3 * 6 * 24));
   network.pool = Pool::kConvolution;
+  CHECK(cost(network, {4, 6, 0}).forward_flops_per_token == without);  // nothing is compressed
   // Four states a step become two, each from 2 x 24 elements to 24: half of that per token.
   CHECK(cost(network, {4, 6, 6}).forward_flops_per_token - with ==
         doctest::Approx(2.0 * 2 * 2 * 24 * 24 / 4));
