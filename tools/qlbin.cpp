@@ -157,6 +157,7 @@ void info(const Options& options) {
   const std::string format = options.text("format");
   TableText table = table_of(options, {"name", "tokens", "documents", "vocabulary_size", "words"});
   std::vector<std::string> parts;
+  std::vector<Json> rows;
   for (const std::string& path : options.positional()) {
     const PackedFolder place = find_packed_folder(path);
     const Manifest manifest = read_manifest(place);
@@ -165,9 +166,11 @@ void info(const Options& options) {
     } else if (format == "json") {
       parts.push_back(json_line(summary_object(place.name, manifest)));
     } else {
-      parts.push_back(table.lines(summary_row(place.name, manifest)));
+      rows.push_back(summary_row(place.name, manifest));
+      table.expect(rows.back());
     }
   }
+  for (const Json& row : rows) parts.push_back(table.lines(row));
   print(format == "json" ? fmt::format("[{}]\n", fmt::join(parts, ",\n "))
                          : fmt::format("{}", fmt::join(parts, "")));
 }

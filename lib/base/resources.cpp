@@ -222,14 +222,14 @@ ControlGroupLimits control_group_limits(const fs::path& root) {
   return limits;
 }
 
-// Returns the numbers of a CPU's package and core. A CPU without them counts as a core of its own.
-static std::pair<std::string, std::string> core_of(int cpu) {
-  const std::string folder = fmt::format("/sys/devices/system/cpu/cpu{}/topology/", cpu);
-  std::string package, core;
-  std::ifstream(folder + "physical_package_id") >> package;
-  std::ifstream(folder + "core_id") >> core;
-  return core.empty() ? std::pair{std::string("cpu"), std::to_string(cpu)}
-                      : std::pair{package, core};
+// Returns the list of the CPUs of this CPU's core, such as "0,4". (The number of a core is not
+// unique: it may begin anew in each cluster of a package.) A CPU without a list counts as a core of
+// its own.
+static std::string core_of(int cpu) {
+  std::string siblings;
+  std::ifstream(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu)) >>
+      siblings;
+  return siblings.empty() ? std::to_string(cpu) : siblings;
 }
 
 int usable_cores() {
@@ -241,7 +241,7 @@ int usable_cores() {
          allowed.size() < 64) {
     allowed.resize(2 * allowed.size());
   }
-  std::set<std::pair<std::string, std::string>> cores;
+  std::set<std::string> cores;
   for (std::size_t cpu = 0; failed == 0 && cpu < 8 * bytes(); ++cpu) {
     if (CPU_ISSET_S(cpu, bytes(), allowed.data())) cores.insert(core_of(static_cast<int>(cpu)));
   }
