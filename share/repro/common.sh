@@ -11,8 +11,9 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ql=$here/../ql
 [ -d "$ql/presets" ] || ql=$(dirname "$here") # as installed
 program=$(basename "$0")
-# Options of single scripts, which $own_options names.
+# Options of single scripts, which $own_options names. A script sets the keys of $own_keys itself.
 widths='' first='' type=word tests=''
+own_keys=${own_keys-}
 
 # The first lines of a script are its help, and then comes this.
 usage() {
@@ -27,7 +28,7 @@ Options:
                      corpus of the same name needs another folder, and so does a network of the same name
                      with other settings, --device or --precision
   --presets NAME     simplebooks-2, simplebooks-92 or wikitext-103: the networks of the paper's
-                     experiments on that corpus
+                     experiments on that corpus; each script has its own default
   --seeds N,...      train each network with each seed; default: 1
   --set KEY=VALUE    another value for all trainings, as qltrain takes it; may be given several times
   --device, --precision
@@ -61,12 +62,15 @@ read_options() {
       --output) output=$2 ;;
       --presets) presets=$2 ;;
       --seeds) seeds=${2//,/ } ;;
-      --widths) widths=${2//,/ } ;;
+      --widths)
+        [[ $2 =~ ^[1-9][0-9]*(,[1-9][0-9]*)*$ ]] || wrong "--widths $2: expected whole numbers, such as 128,256"
+        widths=${2//,/ } ;;
       --part) first=$2 ;;
       --type) type=$2 ;;
       --test) tests=$2 ;;
       --set)
         [[ $2 != seed=* ]] || wrong "--set $2: expected another key; give --seeds ${2#seed=}"
+        [[ " $own_keys " != *" ${2%%=*} "* ]] || wrong "--set $2: expected another key; this script sets ${2%%=*} itself"
         settings+=("$2") ;;
       --device | --precision) device+=("$1" "$2") ;;
       --threads) threads=(--threads "$2") ;;
@@ -89,7 +93,7 @@ read_options() {
   for tool in qltok qlbin qltrain qleval qlctx; do
     command -v $tool >/dev/null || fail "$tool is not in PATH; give --bin FOLDER"
   done
-  command -v perl >/dev/null || fail "perl is not in PATH; install it, on Debian: apt-get install perl"
+  perl -MJSON::PP -e 1 2>/dev/null || fail "perl with its modules is not in PATH; install it, on Debian: apt-get install perl"
   [ -e "$ql/presets/$presets-xl.json" ] ||
     fail "--presets $presets: there is no $ql/presets/$presets-xl.json"
   runs=runs/$presets${budget:+,$budget}$(printf ',%s' "${settings[@]}")
@@ -143,7 +147,8 @@ prepare() {
   exec {preparing}<&-
 }
 
-# value KEY PRESET [KEY=VALUE...]: the last value given, or else the preset's.
+# value KEY PRESET [KEY=VALUE...]: the last value given, or else the preset's. A whole number is printed without
+# a unit.
 value() {
   perl -MJSON::PP -e '
     my ($key, $file, @set) = @ARGV;
@@ -152,12 +157,19 @@ value() {
     my $preset = decode_json(<$in>);
     my $value = $preset->{network}{$key} // $preset->{training}{$key} // 0;
     for (@set) {$value = $1 if /^\Q$key\E=(.*)/}
+    my %unit = (k => 1e3, M => 1e6, G => 1e9, T => 1e12, Ki => 2**10, Mi => 2**20, Gi => 2**30, Ti => 2**40);
+    $value = $1 * ($2 ? $unit{$2} : 1) if $value =~ /^0*(\d+)([kMGT]i?|Ki)?$/ && (!$2 || $unit{$2});
     print "$value\n"' "$@"
 }
 
 # train NAME PRESET [KEY=VALUE...]: one training with the budget, into $runs/NAME.
 train() {
   local run=$runs/$1 preset=$ql/presets/$2.json set=("${@:3}" "${settings[@]}") arguments=() setting made_of found
+  local training batch segment
+  # Another script may train the same network: then this one waits.
+  mkdir -p "$run"
+  exec {training}<"$run"
+  flock --nonblock "$training" || { say "waiting for the script that trains $run" && flock "$training"; }
   made_of="preset $2, ${set[*]} ${device[*]}, data"
   made_of+=$(sed -n 's/.*"data_hash": *"\(.*\)".*/ \1/p' "$data/manifest.json")
   found=$made_of
@@ -165,19 +177,26 @@ train() {
   if [ -e "$run/made-of" ] && [ -e "$run/log.jsonl" ]; then found=$(cat "$run/made-of"); fi
   [ "$found" = "$made_of" ] ||
     fail "$output/$run: expected '$made_of', found '$found'; give another --output, or remove this folder"
-  [ ! -e "$run/finished" ] || return 0
+  if [ -e "$run/finished" ]; then
+    exec {training}<&-
+    return 0
+  fi
   if [ -n "$tokens" ]; then
-    set+=("steps=$((tokens / ($(value batch "$preset" "${set[@]}") * $(value segment "$preset" "${set[@]}")) + 1))")
+    batch=$(value batch "$preset" "${set[@]}")
+    segment=$(value segment "$preset" "${set[@]}")
+    [[ $batch =~ ^[1-9][0-9]*$ && $segment =~ ^[1-9][0-9]*$ ]] ||
+      fail "batch=$batch and segment=$segment: expected whole numbers above 0"
+    set+=("steps=$((tokens / (batch * segment) + 1))")
   elif [ -n "$minutes" ]; then
     set+=("minutes=$minutes")
   fi
   for setting in "${set[@]}"; do arguments+=(--set "$setting"); done
   say "training $run"
-  mkdir -p "$run"
   echo "$made_of" >"$run/made-of"
   qltrain --quiet --data "$data" --valid data/valid -m "$preset" -o "$run" --resume \
     --set checkpoint_minutes=2 "${arguments[@]}" "${device[@]}" "${threads[@]}" >&2
   touch "$run/finished"
+  exec {training}<&-
 }
 
 # column NAME: the value in the second line of a table with a header line.

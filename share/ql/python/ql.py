@@ -46,7 +46,7 @@ class _Program:
         answers = []
         while len(answers) < count:
             line = self._process.stdout.readline()
-            if not line:
+            if not line.endswith(b"\n"):  # the program has ended, perhaps in the middle of a row
                 raise Error(self._failure())
             answers.append(json.loads(line))
         writer.join()
