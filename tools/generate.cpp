@@ -355,6 +355,7 @@ void continue_items(const Options& options, const nn::ModelAtLengths& model) {
                            {"choice", choice},
                            {"text", text}}) +
                 "\n");
+      out.flush();  // a continuation takes much longer than a write
     }
   }
   out.close();

@@ -194,7 +194,9 @@ std::vector<Option> request_options() {
                                   "folder, its model.json, or a preset: a file, or the name of an "
                                   "installed one."))),
       offering(preset_names,
-               make_option("preset", OptionType::kFile, "PRESET", "The same as --model.")),
+               make_option("preset", OptionType::kFile, "PRESET",
+                           "Take the network and its training lengths from this preset. A "
+                           "checkpoint counts as a preset: without vocabulary and weights.")),
       make_integers("segment", "N,...",
                     "Segment lengths n_s in tokens. With --model or --preset the default is the "
                     "training length."),
@@ -338,7 +340,11 @@ Goal make_goal(const Options& options, const Search& search) {
                      "the vocabulary");
   };
   if (given("relative-to")) {
-    const net::Network network = network_of_file(options, "relative-to");
+    net::Network network = network_of_file(options, "relative-to");
+    if (network.vocab_size == 0 && given("model")) {
+      network.vocab_size = search.front().networks.front().vocab_size;
+      network.check();
+    }
     check_vocabulary(network);
     goal.unit = net::cost(network, network.lengths).training_flops_per_token;
   } else if (given("cost")) {

@@ -70,10 +70,12 @@ static Command command() {
                     "Penalize only tokens that occur among the last N tokens of prompt and sample; "
                     "0: among all of them.",
                     "0", 0, kLongest),
-       make_integer("seed",
-                    "The same seed gives the same continuations, for any number of samples and "
-                    "threads. From 0 to 9223372036854775807.",
-                    "1", 0),
+       make_integer(
+           "seed",
+           "The same seed gives the same continuations, on the CPU for any number of samples "
+           "and, except in networks with linear attention or pool most-used, of threads. "
+           "From 0 to 9223372036854775807.",
+           "1", 0),
        make_integer("segment", "Segment length in tokens; default: the one trained with.", "", 1,
                     kLongest),
        make_integer("memory", "Memory length in states; default: the one trained with.", "", 0,

@@ -243,6 +243,11 @@ void require_rule(bool same, const std::string& where, const std::string& found,
               remedy + ", or make this file again with the options of the other files");
 }
 
+bool has_counts(const Vocabulary& part) {
+  return std::any_of(part.counts().begin(), part.counts().end(),
+                     [](std::int64_t count) { return count > 0; });
+}
+
 // Parses the `text` of the file `name`.
 Vocabulary parse_part(const std::string& text, const std::string& name,
                       const VocabularyRules& rules) {
@@ -271,6 +276,10 @@ Vocabulary parse_part(const std::string& text, const std::string& name,
     require_rule(part.unk().has_value() == wants_unk(rules), file,
                  part.unk() ? "with <unk>" : "without <unk>",
                  part.unk() ? "give --unk always" : "give --unk never");
+    if (part.type() != TokenType::kByte && !has_counts(part)) {
+      throw FormatError(file, "no count of this vocabulary is above 0",
+                        "leave it out if its text is empty, or make it from text");
+    }
     return part;
   }
   if (rules.type != TokenType::kWord) {
@@ -284,8 +293,7 @@ Vocabulary parse_part(const std::string& text, const std::string& name,
   list.eos = list.unk = Presence::kNever;
   list.counted = true;
   Vocabulary part = import_vocabulary(text, list, file);
-  if (std::all_of(part.counts().begin(), part.counts().end(),
-                  [](std::int64_t count) { return count == 0; })) {
+  if (!has_counts(part)) {
     throw FormatError(
         file, "no count in this list is above 0 (numbers that ascend by one from 0 or 1 are ids)",
         "write the count after each word, the largest count first");
