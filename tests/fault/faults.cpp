@@ -8,7 +8,7 @@
 //           once: when it is repeated at once it succeeds, as after a signal
 //     HOW   the name of an error; short: half of the bytes are read or written; back: the clock
 //           is a day slow; stop: SIGTERM comes just before a read, write or fsync begins;
-//           late: 12 seconds pass before it begins
+//           late: 16 seconds pass before it begins
 //   QL_FAULT_FOLDER=DIR    only calls on files below this folder count
 //   QL_FAULT_BYTES=N[-M]   only allocations of N bytes or more, and at most M, count
 //   QL_FAULT_NO_LINKS=1    in addition, no file there gets a second name: no hard links
@@ -181,7 +181,8 @@ std::size_t allowed(const char* call, int descriptor, std::size_t size) {
   const int before = errno;
   const bool due = is_below_folder(descriptor) && is_due();
   if (due && fault.how == How::kStop) raise(SIGTERM);
-  for (unsigned left = due && fault.how == How::kLate ? 12 : 0; left > 0; left = sleep(left)) {
+  timespec left = {due && fault.how == How::kLate ? 16 : 0, 0};
+  while (left.tv_sec > 0 && nanosleep(&left, &left) != 0) {  // a signal may interrupt it
   }
   errno = before;
   return due && fault.how == How::kShort ? size / 2 : size;
