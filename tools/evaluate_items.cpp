@@ -44,13 +44,20 @@ struct Sums {
   std::vector<std::pair<std::string, eval::ItemSums>> groups;  // in the order of the file
 };
 
-// A checkpoint without the file of its vocabulary may still record the <eos>.
+// A checkpoint without the file of its vocabulary may still record the <eos>, but not a line feed.
 std::optional<shard::TokenId> begin_token(const Options& options, const shard::StreamHeader& header,
-                                          const net::ModelFile& model) {
+                                          const eval::Checkpoint& checkpoint) {
   if (!options.has("begin")) {
-    return eval::line_end_of(
-        header.vocabulary_text.empty() && model.vocabulary ? *model.vocabulary : header.vocabulary,
-        [&] { return header.vocabulary_text; });
+    const auto& recorded = checkpoint.model.vocabulary;
+    if (!header.vocabulary_text.empty() || !recorded) {
+      return eval::line_end_of(header.vocabulary, [&] { return header.vocabulary_text; });
+    }
+    if (!recorded->eos && !recorded->type.empty() && recorded->type != "word") {
+      throw Error((checkpoint.folder / shard::kVocabularyFile).string(),
+                  "is missing, so the token before every item is not known",
+                  "copy it from another checkpoint of the training, or give --begin");
+    }
+    return recorded->eos;
   }
   const auto id = parse_integer(options.text("begin"));
   return id ? std::optional(static_cast<shard::TokenId>(*id)) : std::nullopt;
@@ -82,7 +89,7 @@ class Rows {
   void put(Json row, const Json& more = Json::object()) {
     if (silent_) return;
     if (json_ && !more.empty()) row["keys"] = more;
-    // An id is a name: no digit of it is rounded.
+    // An id is a name, so it is written as JSON and not rounded like a figure.
     if (!json_ && row.contains("id") && (row["id"].is_number_float() || row["id"].is_array())) {
       row["id"] = row["id"].dump();
     }
@@ -151,7 +158,7 @@ void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options
   const bool per_choice = options.has("per");
   const std::string group_key = options.has("group") ? options.text("group") : "";
   const std::optional<shard::TokenId> begin =
-      begin_token(options, records.vocabulary(), checkpoint.model);
+      begin_token(options, records.vocabulary(), checkpoint);
   const c10::Device device = machine::find_device(options.text("device"), group);
   const machine::Precision precision = machine::set_up_precision(
       device, value_named<machine::Precision>(options.text("precision"), "--precision"), group);

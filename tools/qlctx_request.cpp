@@ -117,17 +117,21 @@ Request request_from_arch(const Options& options) {
   return request;
 }
 
+// Throws UsageError, which names `option`, if the cutoffs are chosen for training data.
+void require_cutoffs(const net::Network& network, const std::string& option) {
+  if (!network.cutoffs_from_data) return;
+  throw UsageError(option,
+                   "the preset takes its cutoffs from the training data, so the softmax cannot be "
+                   "counted",
+                   "leave it out, or give the preset's cutoffs as numbers");
+}
+
 // Returns the network of the preset that --`source` names. Its vocabulary size may come from
 // --vocab-size.
 net::Network network_of_preset(const Options& options, const std::string& source) {
   net::Network network = net::read_preset(preset_file(options.text(source)), {}, {}).network;
   if (options.given("vocab-size")) {
-    if (network.cutoffs_from_data) {
-      throw UsageError("--vocab-size",
-                       "the preset takes its cutoffs from the training data, so the softmax cannot "
-                       "be counted",
-                       "leave it out, or give the preset's cutoffs as numbers");
-    }
+    require_cutoffs(network, "--vocab-size");
     network.vocab_size = options.integer("vocab-size");
     network.check();
   }
@@ -341,6 +345,7 @@ Goal make_goal(const Options& options, const Search& search) {
   };
   if (given("relative-to")) {
     net::Network network = network_of_file(options, "relative-to");
+    require_cutoffs(network, "--relative-to");
     if (network.vocab_size == 0 && given("model")) {
       network.vocab_size = search.front().networks.front().vocab_size;
       network.check();

@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "base/process.h"
@@ -42,12 +43,16 @@ std::int64_t best_of(const Item& item, const Score& score) {
   return static_cast<std::int64_t>(best);
 }
 
-// Returns the first choice with the same tokens. Equal choices are scored once: in different rows
-// of a batch their last digits might differ, and then the first of them would not always be the
-// best.
-Choice& first_equal(Item& item, const Choice& choice) {
-  return *std::find_if(item.choices.begin(), item.choices.end(),
-                       [&](const Choice& other) { return other.ids == choice.ids; });
+// Returns for each choice the first choice with the same tokens. Equal choices are scored once: in
+// different rows of a batch their last digits might differ, and then the first of them would not
+// always be the best.
+std::vector<Choice*> first_equals(Item& item) {
+  std::map<std::vector<std::int64_t>, Choice*> known;
+  std::vector<Choice*> firsts;
+  for (Choice& choice : item.choices) {
+    firsts.push_back(known.emplace(choice.ids, &choice).first->second);
+  }
+  return firsts;
 }
 
 }  // namespace
@@ -107,7 +112,8 @@ void ItemScorer::put_waiting() {
   if (waiting_.empty()) return;
   const at::NoGradGuard no_gradient;
   std::vector<Sequence> sequences;
-  std::vector<std::size_t> of_item;  // for each item, the number of sequences before it
+  std::vector<std::size_t> of_item;          // for each item, the number of sequences before it
+  std::vector<std::vector<Choice*>> firsts;  // for each item, first_equals()
   std::int64_t rows = 0;
   // Each process scores a part of the items.
   const std::size_t rank = static_cast<std::size_t>(options_.group->rank()),
@@ -118,9 +124,11 @@ void ItemScorer::put_waiting() {
     Item& item = waiting_[i];
     of_item.push_back(sequences.size());
     const std::vector<std::int64_t> context = context_of(item);
-    for (Choice& choice : item.choices) {
+    firsts.push_back(first_equals(item));
+    for (std::size_t number = 0; number < item.choices.size(); ++number) {
+      Choice& choice = item.choices[number];
       // An empty choice has the probability 1.
-      if (choice.ids.empty() || &first_equal(item, choice) != &choice) continue;
+      if (choice.ids.empty() || firsts.back()[number] != &choice) continue;
       sequences.push_back({&choice, context, static_cast<std::int64_t>(context.size()) - 1, rows});
       std::vector<std::int64_t>& inputs = sequences.back().inputs;
       inputs.insert(inputs.end(), choice.ids.begin(), choice.ids.end() - 1);
@@ -150,10 +158,10 @@ void ItemScorer::put_waiting() {
   read_layer_by_layer(others, 0, memory, states);
   score(sequences, states);
   for (std::size_t i = begin; i < end; ++i) {
-    for (Choice& choice : waiting_[i].choices) {
-      const Choice& same = first_equal(waiting_[i], choice);
-      choice.log_probability = same.log_probability;
-      choice.greedy = same.greedy;
+    for (std::size_t number = 0; number < waiting_[i].choices.size(); ++number) {
+      const Choice& same = *firsts[i - begin][number];
+      waiting_[i].choices[number].log_probability = same.log_probability;
+      waiting_[i].choices[number].greedy = same.greedy;
     }
   }
   if (size > 1) exchange_scores();

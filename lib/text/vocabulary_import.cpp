@@ -107,7 +107,10 @@ void add_word_line(std::string_view line, bool counted, std::uint64_t id,
                    VocabularyContent& content, const std::string& place) {
   const auto begin = std::find_if_not(line.begin(), line.end(), is_blank);
   const auto end = std::find_if(begin, line.end(), is_blank);
-  if (begin == end) {
+  // A blank, a tab and a number are a token of blanks and its count.
+  const bool blank = begin - line.begin() > 1 && begin[-1] == '\t' && end == line.end() &&
+                     parse_integer(std::string(begin, end));
+  if (begin == end || blank) {
     throw FormatError(
         place, "the line has no word",
         in_place_of_line(id) + ", or import with --type piece if its blanks are a token");

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <cmath>
@@ -226,7 +227,14 @@ void RunFolder::lock() {
   const fs::path file = path_ / ".lock";
   // NFS locks only a file that is open for writing, but another user's file may be read-only.
   const bool writable = ::access(file.c_str(), W_OK) == 0 || errno == ENOENT;
-  if (locks(file, writable ? O_RDWR | O_CREAT : O_RDONLY)) return;
+  if (locks(file, writable ? O_RDWR | O_CREAT : O_RDONLY)) {
+    // Who may write to the folder may also continue the training.
+    struct stat folder = {};
+    if (::stat(path_.c_str(), &folder) == 0) {
+      ::fchmod(lock_, 0600 | (folder.st_mode & 0066));
+    }
+    return;
+  }
   const bool lockless = errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP;
   if (lockless && locks(path_, O_RDONLY | O_DIRECTORY)) return;
   if (errno == EWOULDBLOCK) {

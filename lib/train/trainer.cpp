@@ -265,6 +265,8 @@ void TrainingRun::validate() {
   append_to_log(record);
   if (!best) return;
   state_.best = Best{state_.step, loss};
+  // To read the other checkpoint may take minutes.
+  const machine::ProcessGroup::LongWait wait(*task_.group);
   const bool other_stays = task_.is_first() && has_better(loss);
   if (task_.group->from_first(std::int64_t{other_stays}) != 0) {
     save_unsaved();  // a rollback then returns to RUN/last of this step

@@ -61,7 +61,10 @@ read_options() {
       --budget) budget=$2 ;;
       --output) output=$2 ;;
       --presets) presets=$2 ;;
-      --seeds) seeds=${2//,/ } ;;
+      --seeds)
+        [[ $2 =~ ^[0-9]+(,[0-9]+)*$ ]] || wrong "--seeds $2: expected whole numbers, such as 1,2,3"
+        seeds=${2//,/ }
+        [ -z "$(tr , '\n' <<<"$2" | sort | uniq -d)" ] || wrong "--seeds $2: a seed is given twice" ;;
       --widths)
         [[ $2 =~ ^[1-9][0-9]*(,[1-9][0-9]*)*$ ]] || wrong "--widths $2: expected whole numbers, such as 128,256"
         widths=${2//,/ } ;;
@@ -74,7 +77,7 @@ read_options() {
         settings+=("$2") ;;
       --device | --precision) device+=("$1" "$2") ;;
       --threads) threads=(--threads "$2") ;;
-      --bin) PATH=$(cd "$2" && pwd):$PATH ;;
+      --bin) PATH=$(cd -- "$2" && pwd):$PATH ;;
     esac
     shift 2
   done
@@ -107,11 +110,11 @@ say() { printf '[%d:%02d] %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*" >&2; }
 prepare() {
   output=$output/$(basename "${corpus:-novels}")
   [ "$type" = word ] || output+=-$type
-  mkdir -p "$output"
-  cd "$output"
+  mkdir -p -- "$output"
+  cd -- "$output"
   # If scripts run at the same time, one of them makes the shards.
   local preparing
-  exec {preparing}<.
+  exec {preparing}>.lock
   flock "$preparing"
   if [ -z "$corpus" ]; then
     corpus=$PWD
@@ -144,7 +147,7 @@ prepare() {
     data=data/train-$first runs=$runs,part=$first
     [ -e "$data/manifest.json" ] || qlbin cat --quiet --range "0:$first" data/train | qlbin pack --quiet -o "$data"
   fi
-  exec {preparing}<&-
+  exec {preparing}>&-
 }
 
 # value KEY PRESET [KEY=VALUE...]: the last value given, or else the preset's. A whole number is printed without
@@ -166,9 +169,9 @@ value() {
 train() {
   local run=$runs/$1 preset=$ql/presets/$2.json set=("${@:3}" "${settings[@]}") arguments=() setting made_of found
   local training batch segment
-  # Another script may train the same network: then this one waits.
+  # Another script may train the same network: then this one waits. (qltrain has a lock of its own.)
   mkdir -p "$run"
-  exec {training}<"$run"
+  exec {training}>"$run/.script-lock"
   flock --nonblock "$training" || { say "waiting for the script that trains $run" && flock "$training"; }
   made_of="preset $2, ${set[*]} ${device[*]}, data"
   made_of+=$(sed -n 's/.*"data_hash": *"\(.*\)".*/ \1/p' "$data/manifest.json")
@@ -178,7 +181,7 @@ train() {
   [ "$found" = "$made_of" ] ||
     fail "$output/$run: expected '$made_of', found '$found'; give another --output, or remove this folder"
   if [ -e "$run/finished" ]; then
-    exec {training}<&-
+    exec {training}>&-
     return 0
   fi
   if [ -n "$tokens" ]; then
@@ -196,7 +199,7 @@ train() {
   qltrain --quiet --data "$data" --valid data/valid -m "$preset" -o "$run" --resume \
     --set checkpoint_minutes=2 "${arguments[@]}" "${device[@]}" "${threads[@]}" >&2
   touch "$run/finished"
-  exec {training}<&-
+  exec {training}>&-
 }
 
 # column NAME: the value in the second line of a table with a header line.
@@ -210,14 +213,16 @@ column() {
 # qleval. A length - is left out.
 score() {
   table=$runs/$1/test-$2-$3-$4.tsv
+  # Other scripts may score the same network at the same time.
+  local new=$table.$$
   if [ ! -e "$table" ]; then
     say "scoring $runs/$1 with $2/$3/$4"
     read_network "$runs/$1/best=$2/${3#-}/${4#-}"
-    qleval --quiet -m "$checkpoint" --data data/test "${lengths[@]}" "${device[@]}" "${threads[@]}" >"$table.new"
+    qleval --quiet -m "$checkpoint" --data data/test "${lengths[@]}" "${device[@]}" "${threads[@]}" >"$new"
     # Means of an infinite perplexity are of no use, and awk reads it as 0.
-    [[ $(column perplexity <"$table.new") =~ ^[0-9] ]] ||
-      fail "$runs/$1: the perplexity of the test text is $(column perplexity <"$table.new"), as $output/$table.new has it: the training has diverged"
-    mv "$table.new" "$table"
+    [[ $(column perplexity <"$new") =~ ^[0-9] ]] ||
+      fail "$runs/$1: the perplexity of the test text is $(column perplexity <"$new"), as $output/$new has it: the training has diverged"
+    mv "$new" "$table"
   fi
 }
 

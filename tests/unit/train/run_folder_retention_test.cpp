@@ -157,6 +157,10 @@ TEST_CASE("RunFolder: restores a checkpoint whose replacement was interrupted by
   CHECK_THROWS(RunFolder(run.path(), Start::kNew));
   CHECK(RunFolder(run.path(), Start::kResume).has_checkpoint());
   CHECK(run.entries() == 4);  // with .lock
+  // Who may write to the folder may lock it.
+  fs::permissions(run.path(), fs::perms(0775));
+  RunFolder(run.path(), Start::kResume);
+  CHECK(fs::status(run / ".lock").permissions() == fs::perms(0664));
   for (const char* name : {"last", "best", "step-00000010"}) {
     CHECK(test::slurp(run / name / "model.json") == "model 10");
   }
