@@ -298,6 +298,10 @@ ImportRules import_rules(const Options& options, const VocabularyInfo& vocabular
   ImportRules rules;
   rules.format = format_of(options);
   rules.vocabulary = vocabulary;
+  rules.content = content_of(options, Content::kRawIds);
+  if (options.flag("raw") && rules.format != Format::kNanogpt && rules.format != Format::kU32) {
+    throw UsageError("", "--raw goes with --format nanogpt or u32 only", "leave it out");
+  }
   rules.eos_first = options.flag("eos-first");
   if (!rules.eos_first) return rules;
   if (rules.format == Format::kMegatron) {

@@ -178,7 +178,10 @@ static Command import_files() {
            make_flag(
                "eos-first",
                "<eos> begins a document instead of ending it, as in the files of llm.c's scripts. "
-               "There its id is 50256 (GPT-2's vocabulary) or 128000 (that of Llama 3).")}),
+               "There its id is 50256 (GPT-2's vocabulary) or 128000 (that of Llama 3)."),
+           make_flag("raw",
+                     "Read every FILE as ids of --format nanogpt or u32, also if its first bytes "
+                     "are those of a compressed file, an archive or another wrong kind.")}),
       {{"qlbin import --format llmc -o data/train --vocab-size 50257 --eos 50256 --eos-first "
         "fineweb_train_*.bin",
         "Files of llm.c's scripts"},

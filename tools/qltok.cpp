@@ -155,6 +155,7 @@ static void make_vocabulary(const Options& options) {
   }
   const auto built =
       parts ? add_counts(names, rules) : build_vocabulary(names, rules, threads_of(options));
+  check_for_stop();
   out.write(built.vocabulary.to_text(provenance(configuration(options, names))));
   out.close();
   log_info("lines: {}, tokens: {}{}", with_thousands(built.lines), with_thousands(built.tokens),
@@ -227,6 +228,13 @@ static void encode(const Options& options) {
 static DecodeOptions decode_options(const Options& options, const Vocabulary& vocabulary) {
   DecodeOptions rules;
   rules.eos = chosen<EosRule>(options, "eos");
+  if (rules.eos == EosRule::kDouble && !vocabulary.eos()) {
+    throw UsageError("--eos double", "the vocabulary has no <eos>", "leave --eos out");
+  }
+  if (options.text("line-style") != "auto" && vocabulary.type() != TokenType::kWord) {
+    throw UsageError("--line-style", "goes with a vocabulary of words only",
+                     "leave it out: the tokens of this one have their blanks");
+  }
   rules.line_style =
       find_named<LineStyle>(options.text("line-style")).value_or(vocabulary.line_style());
   return rules;

@@ -175,8 +175,12 @@ std::optional<Records> find_json(std::string_view head, bool& cut_off) {
                              list_of_names(fields, ended));
   const Field* const text = text_field(fields);
   const bool several = ended && (array || json.pass('{'));
+  // A vocabulary may have ids as names, and be cut off within any token.
+  const bool ids = std::all_of(fields.begin(), fields.end(), [](const Field& field) {
+    return field.name.find_first_not_of("0123456789") == std::string::npos;
+  });
   records.surely_text =
-      array || several || (text != nullptr && (has_text_name(*text) || text->cut_off));
+      array || several || (text != nullptr && (has_text_name(*text) || (text->cut_off && !ids)));
   if (text == nullptr) return records;
   const bool word = text->name.find_first_of("-. ") == std::string::npos &&
                     std::isdigit(static_cast<unsigned char>(text->name.front())) == 0;

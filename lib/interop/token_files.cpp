@@ -71,10 +71,10 @@ std::vector<std::string> without_second_names(std::vector<std::string> files, Fo
 }
 
 // Finds the ids in a file of llm.c, nanoGPT or u32.
-IdRun find_ids(const RandomAccessFile& file, const std::string& name, Format format) {
-  check_kind(file.head(), Content::kRawIds, name);
-  if (format == Format::kLlmc) return read_llmc_header(file, name);
-  const int width = format == Format::kU32 ? 4 : 2;
+IdRun find_ids(const RandomAccessFile& file, const std::string& name, const ImportRules& rules) {
+  check_kind(file.head(), rules.content, name);
+  if (rules.format == Format::kLlmc) return read_llmc_header(file, name);
+  const int width = rules.format == Format::kU32 ? 4 : 2;
   if (file.size() % width != 0) {
     throw FormatError(name,
                       fmt::format("the file has {}, not a whole number of u{} ids",
@@ -105,7 +105,7 @@ std::int64_t count_tokens(const std::vector<std::string>& files, const ImportRul
   std::int64_t tokens = 0;
   for (const std::string& name : without_second_names(files, rules.format)) {
     if (rules.format != Format::kMegatron) {
-      const IdRun run = find_ids(RandomAccessFile(name), name, rules.format);
+      const IdRun run = find_ids(RandomAccessFile(name), name, rules);
       if (rules.format == Format::kLlmc) check_llmc_width(run, name, rules.vocabulary);
       tokens += run.tokens;
       continue;
@@ -142,7 +142,7 @@ void import_tokens(const std::vector<std::string>& files, const ImportRules& rul
   for (const std::string& name : without_second_names(files, rules.format)) {
     if (rules.format != Format::kMegatron) {
       const RandomAccessFile file(name);
-      const IdRun run = find_ids(file, name, rules.format);
+      const IdRun run = find_ids(file, name, rules);
       IdReader ids(file, name, run.offset, run.type, rules.vocabulary.size, is_plain(rules.format));
       ids.read(run.tokens, [&](const TokenId* part, std::size_t count) {
         send_split(part, count, rules, sink);

@@ -24,6 +24,7 @@ struct ImportRules {
   // each vocabulary.eos. Without an eos all files together are one document. For Megatron the index
   // defines the documents.
   bool eos_first = false;
+  Content content = Content::kRawIds;  // of files of nanoGPT and u32, for check_kind()
 };
 
 // Returns the number of tokens in the files. A Megatron file is named with .bin, with .idx or with

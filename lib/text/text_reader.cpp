@@ -126,6 +126,8 @@ std::size_t TextReader::read_until_cut() {
     const std::size_t got = input_->read_what_comes(buffer_.data() + old_size, more);
     buffer_.resize(old_size + got);
     input_ended_ = got == 0 || (got < more && !input_->is_pipe());
+    // The signal that stops this program may have ended the writer of a pipe before.
+    if (input_ended_) check_for_stop();
     if (input_ended_) return buffer_.size();
     if (const std::size_t cut = line_end(line_ends_searched); cut > 0) return cut;
     line_ends_searched = buffer_.size();

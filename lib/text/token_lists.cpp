@@ -118,15 +118,23 @@ std::optional<Entry> id_first_entry(std::string_view line) {
   return Entry{std::string(end + 1, line.data() + line.size()), *id};
 }
 
-// Reads "the<tab>0": a token, and its id. A token of blanks has a tab after it.
+// Reads "the 0": a token, and its id. All that comes before a tab is the token, also blanks.
 std::optional<Entry> id_last_entry(std::string_view line) {
   const Fields fields = fields_of(line);
   const auto id = fields.empty() ? std::nullopt : id_of(fields.back());
   if (!id) return std::nullopt;
-  if (fields.size() == 2) return Entry{std::string(fields[0]), *id};
   const auto before = static_cast<std::size_t>(fields.back().data() - line.data());
-  const bool blank = fields.size() == 1 && before > 1 && line[before - 1] == '\t';
-  return blank ? std::optional(Entry{std::string(line.substr(0, before - 1)), *id}) : std::nullopt;
+  if (before > 1 && line[before - 1] == '\t') {
+    return Entry{std::string(line.substr(0, before - 1)), *id};
+  }
+  return fields.size() == 2 ? std::optional(Entry{std::string(fields[0]), *id}) : std::nullopt;
+}
+
+// Removes the blanks around a word.
+void trim(std::string& word) {
+  const auto begin = std::find_if_not(word.begin(), word.end(), is_blank);
+  const auto end = std::find_if_not(word.rbegin(), std::make_reverse_iterator(begin), is_blank);
+  if (begin != word.end()) word = std::string(begin, end.base());
 }
 
 // Returns true for at least three lines with ids that ascend by one from 0 or 1, like line numbers
@@ -345,6 +353,7 @@ std::optional<TokenList> read_token_list(std::string_view text, std::optional<To
                       "awk 'NF > 1 {print $2, $1}' FILE > OTHER");
   } else if (counted && numbers_lines(lines, id_last_entry)) {
     list = read_entries(lines, "a list of tokens and ids", id_last_entry, where);
+    if (type != TokenType::kPiece) std::for_each(list.names.begin(), list.names.end(), trim);
   } else {
     return std::nullopt;
   }
