@@ -328,6 +328,11 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   if (task_.is_first()) {
     log_->sync();
     write_checkpoint(folder, description_, trained_, state_);
+    // Without hard links this copies the checkpoint, which may take minutes.
+    if (last) {
+      retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every},
+             kept_step_);
+    }
   } else {
     // finite_memory() gathers the memory's rows from all processes, so each of them has to call it.
     finite_memory(trained_, state_.step);
@@ -336,9 +341,9 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   task_.group->from_first(std::int64_t{0});
   newest_ = folder;
   saved_settings_ = settings_of(description_);
-  if (last) last_at_ = elapsed_;
-  if (last && task_.is_first()) {
-    retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
+  if (last) {
+    last_at_ = elapsed_;
+    kept_step_ = state_.step;
   }
   log_debug("step {}: wrote {}", state_.step, folder.string());
 }

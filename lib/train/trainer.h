@@ -163,6 +163,8 @@ class TrainingRun {
   // it is the checkpoint that the run resumed from, if the number of rows has not changed. Empty:
   // there is none yet.
   std::filesystem::path newest_;
+  // RUN/last was last written after this step, or the run resumed from a checkpoint of this step.
+  std::int64_t kept_step_ = 0;
   Settings saved_settings_;  // of the last checkpoint that this run wrote, or resumed from
 
   Stopwatch watch_;

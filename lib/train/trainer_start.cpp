@@ -334,6 +334,7 @@ void TrainingRun::resume() {
   const std::int64_t batch = JsonObject(saved.training, checkpoint.string()).integer("batch", 1);
   const bool same_rows = batch == task_.config.batch;
   restore(checkpoint, same_rows ? Rows::kSame : Rows::kOther);
+  kept_step_ = state_.step;
   log_info("resuming after step {} from {}", with_thousands(state_.step), checkpoint.string());
   if (task_.is_first() && checkpoint != folder_.last() && fs::exists(folder_.last())) {
     log_info("the damaged {} is kept as {}", folder_.last().string(),
@@ -368,7 +369,8 @@ void TrainingRun::resume() {
   unsaved_ = checkpoint != folder_.last() || !changed.empty();
   if (task_.is_first() && !unsaved_) {
     // The training run may have been killed after it wrote RUN/last and before it called retain().
-    retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
+    retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every},
+           kept_step_);
   }
 }
 
