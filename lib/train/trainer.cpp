@@ -66,14 +66,20 @@ bool TrainingRun::checkpoint_due() const {
          (config.checkpoint_minutes > 0 && elapsed_ - last_at_ >= 60 * config.checkpoint_minutes);
 }
 
+// Returns true if the schedule or its budget has ended. All steps are then in the log.
+bool TrainingRun::is_finished() {
+  // Even if the budget is spent at once, the run takes one step, because it has to write a
+  // checkpoint.
+  if (state_.step == 0 || progress() < 1) return false;
+  finish_steps();
+  if (state_.since_log.steps > 0) log_steps();
+  return true;
+}
+
 void TrainingRun::run_steps() {
   for (;;) {
     agree();
-    // Even if the budget is spent at once, the run takes one step, because it has to write a
-    // checkpoint.
-    const bool finished = state_.step > 0 && progress() >= 1;
-    if (finished) finish_steps();
-    if (finished && state_.since_log.steps > 0) log_steps();
+    bool finished = is_finished();
     if (stop_signal_ == 0 && validation_due(finished)) {
       try {
         validate();
@@ -81,6 +87,9 @@ void TrainingRun::run_steps() {
         log_debug("a signal interrupted the validation");
       }
       agree();
+      // The budget may have ended during the validation. A further step would then have the rate of
+      // the schedule's end, and a further validation would follow it.
+      finished = is_finished();
     }
     const std::int64_t patience = task_.config.patience;
     const bool patient = patience == 0 || state_.since_best < patience;

@@ -123,6 +123,7 @@ class TrainingRun {
   void leave_out_until(std::int64_t cursor);
 
   double progress() const;
+  bool is_finished();
   void agree();
   void append_to_log(const Json& record);
   bool validation_due(bool finished) const;

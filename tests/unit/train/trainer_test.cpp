@@ -480,6 +480,33 @@ TEST_CASE("train: a budget of minutes completes the schedule") {
   CHECK(place.train().step == state.step);
 }
 
+TEST_CASE("train: a budget that ends during a validation takes no further step") {
+  Workplace place(test::tiny_xl());
+  // Nearly all of the time is that of validations, one after each step.
+  test::pack(place.scratch / "long", test::scrambled(20'000, 23), 23);
+  place.task.config.steps = 1'000'000'000;
+  place.task.config.minutes = 0.5 / 60;
+  place.task.config.min_lr_ratio = 0;
+  place.task.config.eval_interval = 1;
+  place.task.config.log_interval = place.task.config.checkpoint_interval = 1'000'000'000;
+  const TrainingState state = place.train("data", "long");
+  CHECK(state.validation_step == state.step);
+  CHECK(read_state(place.task.run / "last").step == state.step);
+  std::int64_t validations = 0, trained = 0;
+  for (const Json& record : place.log()) {
+    if (record["kind"] == "validation") {
+      ++validations;
+      CHECK(record["step"] == validations);
+    } else {
+      ++trained;
+      CHECK(record["step"] == state.step);
+      CHECK(record["learning_rate"].get<double>() > 0);  // of the last step
+    }
+  }
+  CHECK(validations == state.step);
+  CHECK(trained == 1);
+}
+
 TEST_CASE("train: training that turns infinite in its first step saves nothing") {
   Workplace place(test::tiny_xl());
   place.task.config.checkpoint_interval = 1;
