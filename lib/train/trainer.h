@@ -50,10 +50,11 @@ struct TrainingTask {
 // The state at the end is in RUN/last.
 //
 // Throws ConfigError if the lengths do not fit, or if the run is on a GPU and `divergence` is not
-// stop. Throws Error if the data does not fit: the vocabulary of `validation` or of `init` differs,
-// or there are too few tokens. Also throws Error if a resume differs from the original training
-// run. Throws Diverged if the run diverges and `divergence` does not recover from this. Throws
-// Interrupted on a signal of base/process.h, after a checkpoint if a step has run.
+// stop. Throws Error if the data does not fit: the vocabulary of `validation`, of `init` or of the
+// checkpoint of a resume differs, or there are too few tokens. Also throws Error if a resume
+// differs from the original training run. Throws Diverged if the run diverges and `divergence` does
+// not recover from this. Throws Interrupted on a signal of base/process.h, after a checkpoint if a
+// step has run.
 //
 // All processes of a group call this with the same task. All of them read the run's folder, and
 // only the first one writes there. They stop together, whichever of them got a signal.

@@ -443,6 +443,17 @@ TEST_CASE("train: vocabularies have to agree") {
   place.task.stop_at = 1;
   CHECK(place.refusal("data", "imported").empty());
 
+  // The data have the same ids, but these stand for other tokens.
+  place.task.start = Start::kResume;
+  place.task.stop_at = 2;
+  test::pack(place.scratch / "renamed", test::scrambled(200, 23), 23, "another hash",
+             {10, 70, 75, 150});
+  const std::string said = place.refusal("renamed", "other");
+  CHECK(said.find((place.task.run / "last: its vocabulary (23 entries").string()) == 0);
+  CHECK(read_state(place.task.run / "last").step == 1);
+  CHECK(place.refusal("data", "imported").empty());
+
+  place.task.start = Start::kNew;
   place.task.init = place.task.run / "last";
   place.task.run = place.scratch / "second";
   test::pack(place.scratch / "other-data", test::scrambled(200, 23), 23, "another hash");
