@@ -250,9 +250,12 @@ void TrainingRun::validate() {
   // network has memorised them. Destroyed weights fail on the training data, too.
   if (loss <= state_.running_loss.largest(task_.config.loss_jump)) sound_step_ = state_.step;
   require_sound();
+  const bool best = !state_.best || loss < state_.best->loss;
+  // A signal may interrupt the reading of the other checkpoint. Nothing has changed yet, so the
+  // validation is then still due.
+  const bool other_stays = best && task_.is_first() && has_better(loss);
   unsaved_ = true;
   state_.validation_step = state_.step;
-  const bool best = !state_.best || loss < state_.best->loss;
   state_.since_best = best ? 0 : state_.since_best + 1;
   validation_seconds_ += result.seconds;
   ++validations_;
@@ -274,9 +277,8 @@ void TrainingRun::validate() {
   append_to_log(record);
   if (!best) return;
   state_.best = Best{state_.step, loss};
-  // To read the other checkpoint may take minutes.
+  // The first process may take minutes to read the other checkpoint.
   const machine::ProcessGroup::LongWait wait(*task_.group);
-  const bool other_stays = task_.is_first() && has_better(loss);
   if (task_.group->from_first(std::int64_t{other_stays}) != 0) {
     save_unsaved();  // a rollback then returns to RUN/last of this step
   } else {
