@@ -183,13 +183,18 @@ fs::path set_aside(const fs::path& path, const std::string& ending) {
   return name;
 }
 
-void retain(const fs::path& run, std::int64_t step, const Retention& retention) {
+void retain(const fs::path& run, std::int64_t step, const Retention& retention,
+            std::int64_t previous) {
   const std::size_t newest = retention.last > 1 ? static_cast<std::size_t>(retention.last) : 0;
   if (newest > 0 || divides(retention.every, step)) {
     link_folder(run / "last", step_folder(run, step));
   }
   std::vector<std::int64_t> steps = kept_steps(run);
   steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
+  const auto own = std::lower_bound(steps.begin(), steps.end(), step);
+  const auto abandoned = std::upper_bound(steps.begin(), own, previous);
+  for (auto at = abandoned; at != own; ++at) remove_checkpoint(step_folder(run, *at));
+  steps.erase(abandoned, own);
   for (std::size_t i = 0; i + newest < steps.size(); ++i) {
     if (!divides(retention.every, steps[i])) remove_checkpoint(step_folder(run, steps[i]));
   }

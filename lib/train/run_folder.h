@@ -81,10 +81,14 @@ std::vector<std::filesystem::path> newest_checkpoints(const std::filesystem::pat
 std::filesystem::path set_aside(const std::filesystem::path& path, const std::string& ending);
 
 // Call this when RUN/last has been written after step `step`. Gives this checkpoint a folder
-// RUN/step-... if it is to be kept, and removes such folders that are no longer kept. Folders of
-// steps after `step`, which an earlier attempt of this training run wrote, are not touched. Throws
-// SystemError.
-void retain(const std::filesystem::path& run, std::int64_t step, const Retention& retention);
+// RUN/step-... if it is to be kept, and removes such folders that are no longer kept. `previous` is
+// the step of the previous call or, in the first call, of the checkpoint that the run resumed from
+// (a new run: 0). An earlier attempt of this training run wrote the folders of steps between
+// `previous` and `step`, and those after `step`. The former are removed, because they may be
+// damaged, and would take the places of this attempt's checkpoints. The latter are not touched.
+// Throws SystemError.
+void retain(const std::filesystem::path& run, std::int64_t step, const Retention& retention,
+            std::int64_t previous);
 
 // The reports of a training run are RUN/log.jsonl, its event file and the progress line.
 

@@ -66,14 +66,20 @@ bool TrainingRun::checkpoint_due() const {
          (config.checkpoint_minutes > 0 && elapsed_ - last_at_ >= 60 * config.checkpoint_minutes);
 }
 
+// Returns true if the schedule or its budget has ended. All steps are then in the log.
+bool TrainingRun::is_finished() {
+  // Even if the budget is spent at once, the run takes one step, because it has to write a
+  // checkpoint.
+  if (state_.step == 0 || progress() < 1) return false;
+  finish_steps();
+  if (state_.since_log.steps > 0) log_steps();
+  return true;
+}
+
 void TrainingRun::run_steps() {
   for (;;) {
     agree();
-    // Even if the budget is spent at once, the run takes one step, because it has to write a
-    // checkpoint.
-    const bool finished = state_.step > 0 && progress() >= 1;
-    if (finished) finish_steps();
-    if (finished && state_.since_log.steps > 0) log_steps();
+    bool finished = is_finished();
     if (stop_signal_ == 0 && validation_due(finished)) {
       try {
         validate();
@@ -81,6 +87,9 @@ void TrainingRun::run_steps() {
         log_debug("a signal interrupted the validation");
       }
       agree();
+      // The budget may have ended during the validation. A further step would then have the rate of
+      // the schedule's end, and a further validation would follow it.
+      finished = is_finished();
     }
     const std::int64_t patience = task_.config.patience;
     const bool patient = patience == 0 || state_.since_best < patience;
@@ -241,9 +250,12 @@ void TrainingRun::validate() {
   // network has memorised them. Destroyed weights fail on the training data, too.
   if (loss <= state_.running_loss.largest(task_.config.loss_jump)) sound_step_ = state_.step;
   require_sound();
+  const bool best = !state_.best || loss < state_.best->loss;
+  // A signal may interrupt the reading of the other checkpoint. Nothing has changed yet, so the
+  // validation is then still due.
+  const bool other_stays = best && task_.is_first() && has_better(loss);
   unsaved_ = true;
   state_.validation_step = state_.step;
-  const bool best = !state_.best || loss < state_.best->loss;
   state_.since_best = best ? 0 : state_.since_best + 1;
   validation_seconds_ += result.seconds;
   ++validations_;
@@ -265,9 +277,8 @@ void TrainingRun::validate() {
   append_to_log(record);
   if (!best) return;
   state_.best = Best{state_.step, loss};
-  // To read the other checkpoint may take minutes.
+  // The first process may take minutes to read the other checkpoint.
   const machine::ProcessGroup::LongWait wait(*task_.group);
-  const bool other_stays = task_.is_first() && has_better(loss);
   if (task_.group->from_first(std::int64_t{other_stays}) != 0) {
     save_unsaved();  // a rollback then returns to RUN/last of this step
   } else {
@@ -328,6 +339,11 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   if (task_.is_first()) {
     log_->sync();
     write_checkpoint(folder, description_, trained_, state_);
+    // Without hard links this copies the checkpoint, which may take minutes.
+    if (last) {
+      retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every},
+             kept_step_);
+    }
   } else {
     // finite_memory() gathers the memory's rows from all processes, so each of them has to call it.
     finite_memory(trained_, state_.step);
@@ -336,9 +352,9 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   task_.group->from_first(std::int64_t{0});
   newest_ = folder;
   saved_settings_ = settings_of(description_);
-  if (last) last_at_ = elapsed_;
-  if (last && task_.is_first()) {
-    retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
+  if (last) {
+    last_at_ = elapsed_;
+    kept_step_ = state_.step;
   }
   log_debug("step {}: wrote {}", state_.step, folder.string());
 }

@@ -50,10 +50,11 @@ struct TrainingTask {
 // The state at the end is in RUN/last.
 //
 // Throws ConfigError if the lengths do not fit, or if the run is on a GPU and `divergence` is not
-// stop. Throws Error if the data does not fit: the vocabulary of `validation` or of `init` differs,
-// or there are too few tokens. Also throws Error if a resume differs from the original training
-// run. Throws Diverged if the run diverges and `divergence` does not recover from this. Throws
-// Interrupted on a signal of base/process.h, after a checkpoint if a step has run.
+// stop. Throws Error if the data does not fit: the vocabulary of `validation`, of `init` or of the
+// checkpoint of a resume differs, or there are too few tokens. Also throws Error if a resume
+// differs from the original training run. Throws Diverged if the run diverges and `divergence` does
+// not recover from this. Throws Interrupted on a signal of base/process.h, after a checkpoint if a
+// step has run.
 //
 // All processes of a group call this with the same task. All of them read the run's folder, and
 // only the first one writes there. They stop together, whichever of them got a signal.
@@ -123,6 +124,7 @@ class TrainingRun {
   void leave_out_until(std::int64_t cursor);
 
   double progress() const;
+  bool is_finished();
   void agree();
   void append_to_log(const Json& record);
   bool validation_due(bool finished) const;
@@ -163,6 +165,8 @@ class TrainingRun {
   // it is the checkpoint that the run resumed from, if the number of rows has not changed. Empty:
   // there is none yet.
   std::filesystem::path newest_;
+  // RUN/last was last written after this step, or the run resumed from a checkpoint of this step.
+  std::int64_t kept_step_ = 0;
   Settings saved_settings_;  // of the last checkpoint that this run wrote, or resumed from
 
   Stopwatch watch_;

@@ -165,11 +165,20 @@ static fs::path find_checkpoint(const TrainingTask& task) {
   return checkpoint;
 }
 
-// Returns the configuration with the number of this process's rows as the batch.
-static TrainingConfig own_config(const TrainingTask& task) {
+// Returns the configuration with the most rows that a process of the group has as the batch.
+static TrainingConfig largest_share(const TrainingTask& task) {
   TrainingConfig config = task.config;
-  config.batch = task.group->share_of(config.batch).count;
+  config.batch = (config.batch - 1) / task.group->size() + 1;
   return config;
+}
+
+// Returns the largest of the values that the processes of the group pass.
+static std::int64_t largest(machine::ProcessGroup& group, std::int64_t value) {
+  std::int64_t most = value;
+  for (const std::string& text : group.gather(std::to_string(value))) {
+    most = std::max<std::int64_t>(most, std::stoll(text));
+  }
+  return most;
 }
 
 // Chooses the numbers of slices (micro-batches) and passes (accumulation steps of each) that are 0
@@ -200,7 +209,8 @@ static std::optional<TrainingMemory> divide(const TrainingTask& task, TrainingCo
   // Each slice has gradients of its own, which passes do not reduce. So if the run does not fit
   // into memory even with one row per pass, fewer slices are used.
   while (chooses_slices && config.slices > 2 && !fits(config.passes)) {
-    config.slices /= 2;
+    // A single slice would make the results depend on the number of threads.
+    config.slices = std::max<std::int64_t>(2, config.slices / 2);
     if (chooses_passes) config.passes = fewest_passes();
   }
   std::optional<TrainingMemory> memory = trial.step(config.slices, config.passes);
@@ -219,20 +229,26 @@ static std::optional<TrainingMemory> divide(const TrainingTask& task, TrainingCo
 }
 
 // Sets the numbers of slices and passes, and measures the memory that the run will need. A resume
-// takes the numbers of its checkpoint, so that gradients are added up in the same order as before.
-// Otherwise this process chooses the numbers for its machine. In a group, all processes take the
-// numbers of the first process.
+// takes the numbers of its checkpoint, so that gradients are added up in the same order as before,
+// unless the command line names them. Otherwise this process chooses the numbers for its machine.
+// In a group, all processes take the slices of the first process, and the most passes that one of
+// them needs with these slices.
 static TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
                                 std::int64_t frame_bytes, std::int64_t validation_tokens,
                                 std::optional<TrainingMemory>& memory) {
   // A GPU computes all rows at once.
   if (!task.compute.device.is_cpu()) return task;
-  TrainingConfig config = own_config(task);
+  TrainingConfig config = largest_share(task);
   if (!checkpoint.empty()) {
     const net::ModelFile file = net::read_model_file(checkpoint);
     const JsonObject saved(file.training, checkpoint.string());
-    if (config.slices == 0) config.slices = saved.integer("slices", 0);
-    if (config.passes == 0) config.passes = saved.integer("passes", 0);
+    const auto take_saved = [&](const char* key, std::int64_t& number) {
+      const auto& named = task.named;
+      const bool is_named = std::find(named.begin(), named.end(), key) != named.end();
+      if (number == 0 && !is_named) number = saved.integer(key, 0);
+    };
+    take_saved("slices", config.slices);
+    take_saved("passes", config.passes);
   }
   const std::int64_t known = available_bytes() / task.group->local_size();
   // The trial of a process must not begin before all processes have looked.
@@ -241,14 +257,23 @@ static TrainingTask with_slices(TrainingTask task, const fs::path& checkpoint,
   const std::int64_t available =
       known == 0 ? std::numeric_limits<std::int64_t>::max() : known - known / 10;
   const std::int64_t data = config.batch * frame_bytes;
-  memory = divide(task, config, validation_tokens, available - data, known);
-  machine::return_freed_memory();
+  const auto measure = [&](std::int64_t slices, std::int64_t passes) {
+    config.slices = slices;
+    config.passes = passes;
+    memory = divide(task, config, validation_tokens, available - data, known);
+    machine::return_freed_memory();
+  };
+  const std::int64_t given_passes = config.passes;
+  measure(config.slices, given_passes);
+  // Other processes may have more threads, or less memory.
+  task.config.slices = task.group->from_first(config.slices);
+  if (config.slices != task.config.slices) measure(task.config.slices, given_passes);
+  task.config.passes = largest(*task.group, config.passes);
+  if (config.passes != task.config.passes) measure(task.config.slices, task.config.passes);
   if (memory) {
     memory->process = resident_bytes();
     memory->data = data;
   }
-  task.config.slices = task.group->from_first(config.slices);
-  task.config.passes = task.group->from_first(config.passes);
   return task;
 }
 
@@ -331,9 +356,15 @@ void TrainingRun::resume() {
   const net::ModelFile saved = net::read_model_file(checkpoint);
   require_same_training(checkpoint.string(), saved, read_state(checkpoint), description_,
                         state_.data, state_.validation, task_.named);
+  shard::require_same_vocabulary(
+      {checkpoint.string(), recorded_or_size(saved.vocabulary, saved.network.vocab_size)},
+      {state_.data.name, *description_.vocabulary},
+      "encode the data with the vocabulary of this checkpoint, or start a new training with "
+      "another -o");
   const std::int64_t batch = JsonObject(saved.training, checkpoint.string()).integer("batch", 1);
   const bool same_rows = batch == task_.config.batch;
   restore(checkpoint, same_rows ? Rows::kSame : Rows::kOther);
+  kept_step_ = state_.step;
   log_info("resuming after step {} from {}", with_thousands(state_.step), checkpoint.string());
   if (task_.is_first() && checkpoint != folder_.last() && fs::exists(folder_.last())) {
     log_info("the damaged {} is kept as {}", folder_.last().string(),
@@ -368,7 +399,8 @@ void TrainingRun::resume() {
   unsaved_ = checkpoint != folder_.last() || !changed.empty();
   if (task_.is_first() && !unsaved_) {
     // The training run may have been killed after it wrote RUN/last and before it called retain().
-    retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every});
+    retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every},
+           kept_step_);
   }
 }
 
@@ -435,7 +467,7 @@ void TrainingRun::announce() const {
            config.steps == 1 ? "" : "s", with_thousands(streams_.batch() * streams_.segment()),
            static_cast<double>(config.steps) / static_cast<double>(streams_.steps_per_epoch()),
            budget);
-  if (task_.compute.device.is_cpu()) log_division(own_config(task_), memory_);
+  if (task_.compute.device.is_cpu()) log_division(largest_share(task_), memory_);
   if (const double highest = highest_rate_in_warm_up(config); highest > 0) {
     log_warning(
         "warmup_steps is {}, so the warm-up does not end before the training does: the learning "

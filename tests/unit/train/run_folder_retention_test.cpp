@@ -29,8 +29,9 @@ void write(const fs::path& folder, std::int64_t step) {
 
 Steps train(const fs::path& run, const Steps& steps, const Retention& retention) {
   for (const std::int64_t step : steps) {
+    const std::int64_t previous = step_of(run / "last").value_or(0);
     write(run / "last", step);
-    retain(run, step, retention);
+    retain(run, step, retention, previous);
   }
   return kept_steps(run);
 }
@@ -80,7 +81,7 @@ TEST_CASE("retain: a kept checkpoint takes no space in addition to RUN/last, and
   // RUN/last is written again at the same step, after another validation. The newest one counts.
   write(run / "last", 200);
   test::spill(run / "last/more", "");
-  retain(run.path(), 200, {2, 0});
+  retain(run.path(), 200, {2, 0}, 200);
   CHECK(fs::exists(run / "step-00000200/more"));
 }
 
@@ -92,6 +93,20 @@ TEST_CASE("retain: removes what is no longer kept, except steps of an earlier at
   train(run.path(), {8, 9}, {2, 0});
   // Somebody has put the checkpoint of step 2 into the place of RUN/last, so step 3 comes again.
   CHECK(train(run.path(), {3, 4, 5}, {2, 0}) == Steps{4, 5, 8, 9});
+}
+
+// A stop by a signal leaves a checkpoint of a step that is not a multiple of checkpoint_interval.
+// If it is damaged, a resume continues from the one before.
+TEST_CASE("retain: removes the folders that an earlier attempt wrote between two checkpoints") {
+  const test::ScratchFolder run;
+  const auto resume_at = [&](std::int64_t step) { write(run / "last", step); };
+  CHECK(train(run.path(), {30, 33}, {2, 0}) == Steps{30, 33});
+  resume_at(30);
+  CHECK(train(run.path(), {40}, {2, 0}) == Steps{30, 40});
+  // A multiple of keep_every does not stay either.
+  CHECK(train(run.path(), {45, 48}, {3, 15}) == Steps{30, 40, 45, 48});
+  resume_at(40);
+  CHECK(train(run.path(), {50}, {3, 15}) == Steps{30, 40, 50});
 }
 
 TEST_CASE("kept_steps: no other name is taken for a checkpoint") {

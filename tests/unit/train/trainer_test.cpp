@@ -9,7 +9,9 @@
 #include "train/run_folder.h"
 #include "train/trainer.h"
 #include "train/training_step.h"
+#include "unit/process_support.h"
 #include "unit/scratch.h"
+#include "unit/thread_count.h"
 #include "unit/torch_doctest.h"
 #include "unit/train_support.h"
 #include "unit/train_workplace.h"
@@ -63,6 +65,50 @@ TEST_CASE("train: a resume keeps the slices and passes of its checkpoint, whatev
   const Json training = net::read_model_file(parts.task.run / "last").training;
   CHECK(training["slices"] == 2);
   CHECK(training["passes"] == 2);
+}
+
+TEST_CASE("train: a resume chooses slices and passes anew if the command line sets 0") {
+  Workplace place(test::tiny_ql());
+  place.task.config.slices = place.task.config.passes = 2;
+  place.task.stop_at = 5;
+  place.train();
+  place.task.start = Start::kResume;
+  place.task.stop_at = 6;
+  place.task.config.slices = place.task.config.passes = 0;
+  place.task.named = {"slices", "passes"};
+  place.train();
+  // Three segments of 4 tokens are too few for two slices, and fit into memory.
+  const Json training = net::read_model_file(place.task.run / "last").training;
+  CHECK(training["slices"] == 1);
+  CHECK(training["passes"] == 1);
+  const std::vector<Json> log = place.log();
+  const auto change = std::find_if(log.begin(), log.end(),
+                                   [](const Json& record) { return record["kind"] == "resume"; });
+  REQUIRE(change != log.end());
+  CHECK((*change)["step"] == 5);
+  const Json from_two_to_one = {{"before", 2}, {"after", 1}};
+  CHECK((*change)["changed"].size() == 2);
+  CHECK((*change)["changed"]["slices"] == from_two_to_one);
+  CHECK((*change)["changed"]["passes"] == from_two_to_one);
+}
+
+TEST_CASE("train: several processes choose slices for the one with the most rows" *
+          doctest::test_suite("processes")) {
+  const test::SoManyThreads two(2);
+  const Workplace place(test::tiny_xl());
+  test::pack(place.scratch / "rows", test::scrambled(1000, 23), 23);
+  test::in_group(2, [&](machine::ProcessGroup& group) {
+    TrainingTask task = place.task;
+    task.group = &group;
+    // The first process has 31 rows and the second one 32. A slice has at least 64 tokens: with
+    // segments of 4 tokens, these are 16 rows.
+    task.config.batch = 63;
+    task.config.steps = 1;
+    shard::MultiReader data({(place.scratch / "rows").string()});
+    shard::MultiReader valid({(place.scratch / "valid").string()});
+    train(task, data, valid);
+  });
+  CHECK(net::read_model_file(place.task.run / "last").training["slices"] == 2);
 }
 
 TEST_CASE("train: a training that was killed while RUN/last had no name continues") {
@@ -443,6 +489,17 @@ TEST_CASE("train: vocabularies have to agree") {
   place.task.stop_at = 1;
   CHECK(place.refusal("data", "imported").empty());
 
+  // The data have the same ids, but these stand for other tokens.
+  place.task.start = Start::kResume;
+  place.task.stop_at = 2;
+  test::pack(place.scratch / "renamed", test::scrambled(200, 23), 23, "another hash",
+             {10, 70, 75, 150});
+  const std::string said = place.refusal("renamed", "other");
+  CHECK(said.find((place.task.run / "last: its vocabulary (23 entries").string()) == 0);
+  CHECK(read_state(place.task.run / "last").step == 1);
+  CHECK(place.refusal("data", "imported").empty());
+
+  place.task.start = Start::kNew;
   place.task.init = place.task.run / "last";
   place.task.run = place.scratch / "second";
   test::pack(place.scratch / "other-data", test::scrambled(200, 23), 23, "another hash");
@@ -478,6 +535,33 @@ TEST_CASE("train: a budget of minutes completes the schedule") {
   CHECK(state.validation_step == state.step);
   place.task.start = Start::kResume;
   CHECK(place.train().step == state.step);
+}
+
+TEST_CASE("train: a budget that ends during a validation takes no further step") {
+  Workplace place(test::tiny_xl());
+  // Nearly all of the time is that of validations, one after each step.
+  test::pack(place.scratch / "long", test::scrambled(20'000, 23), 23);
+  place.task.config.steps = 1'000'000'000;
+  place.task.config.minutes = 0.5 / 60;
+  place.task.config.min_lr_ratio = 0;
+  place.task.config.eval_interval = 1;
+  place.task.config.log_interval = place.task.config.checkpoint_interval = 1'000'000'000;
+  const TrainingState state = place.train("data", "long");
+  CHECK(state.validation_step == state.step);
+  CHECK(read_state(place.task.run / "last").step == state.step);
+  std::int64_t validations = 0, trained = 0;
+  for (const Json& record : place.log()) {
+    if (record["kind"] == "validation") {
+      ++validations;
+      CHECK(record["step"] == validations);
+    } else {
+      ++trained;
+      CHECK(record["step"] == state.step);
+      CHECK(record["learning_rate"].get<double>() > 0);  // of the last step
+    }
+  }
+  CHECK(validations == state.step);
+  CHECK(trained == 1);
 }
 
 TEST_CASE("train: training that turns infinite in its first step saves nothing") {
