@@ -356,11 +356,14 @@ void TrainingRun::resume() {
   const net::ModelFile saved = net::read_model_file(checkpoint);
   require_same_training(checkpoint.string(), saved, read_state(checkpoint), description_,
                         state_.data, state_.validation, task_.named);
-  shard::require_same_vocabulary(
-      {checkpoint.string(), recorded_or_size(saved.vocabulary, saved.network.vocab_size)},
-      {state_.data.name, *description_.vocabulary},
-      "encode the data with the vocabulary of this checkpoint, or start a new training with "
-      "another -o");
+  const auto& vocabulary = *description_.vocabulary;
+  // The ids are the same. If one of the two sides is silent, that is enough.
+  if (saved.vocabulary && !saved.vocabulary->hash.empty() && !vocabulary.hash.empty()) {
+    shard::require_same_vocabulary({checkpoint.string(), *saved.vocabulary},
+                                   {state_.data.name, vocabulary},
+                                   "encode the data with the vocabulary of this checkpoint, or "
+                                   "start a new training with another -o");
+  }
   const std::int64_t batch = JsonObject(saved.training, checkpoint.string()).integer("batch", 1);
   const bool same_rows = batch == task_.config.batch;
   restore(checkpoint, same_rows ? Rows::kSame : Rows::kOther);
