@@ -1,5 +1,6 @@
 // Describes as JSON the cone of an output state: the states and tokens on which the state depends.
 
+#include <algorithm>
 #include <set>
 
 #include "qlctx_report.h"
@@ -28,9 +29,10 @@ std::string name_of(const Row& row, std::size_t stage) {
   return stage + 1 == row.geometry.stages.size() ? "output: " + name : name;
 }
 
-// `versions` is the part of the Cone that belongs to `stage`.
-Json stage_to_json(const std::string& name, const net::Stage& stage, std::int64_t rate,
+// `versions` is the part of the Cone that belongs to the stage.
+Json stage_to_json(const Row& row, std::size_t number,
                    const std::vector<std::vector<bool>>& versions) {
+  const net::Stage& stage = row.geometry.stages[number];
   // An index below 0 is for a state of the memory.
   const auto token = [&](std::int64_t index) {
     return net::first_token(stage, net::origin_of(stage, index));
@@ -40,21 +42,29 @@ Json stage_to_json(const std::string& name, const net::Stage& stage, std::int64_
     const auto step = static_cast<std::size_t>(origin.steps_back);
     return step < versions.size() && versions[step][static_cast<std::size_t>(origin.index)];
   };
-  Json json{{"name", name}, {"scale", stage.scale + 1}, {"granularity", stage.stride}};
-  // Lists `count` states that begin with `first`. Each stands for `group` neighbouring ones.
-  const auto list = [&](const char* key, std::int64_t first, std::int64_t count,
-                        std::int64_t group) {
+  // Returns the indexes of the states that an index in the window stands for.
+  const auto states_of = [&](std::int64_t index) {
+    const net::StateRun run = net::states_at(row.geometry, number, index);
+    std::vector<std::int64_t> states;
+    for (std::int64_t i = 0; i < run.count; ++i) states.push_back(run.first + i * run.step);
+    return states;
+  };
+  Json json{
+      {"name", name_of(row, number)}, {"scale", stage.scale + 1}, {"granularity", stage.stride}};
+  // Lists the states with the indexes `begin` to `end` - 1 of the window. A compressed state is
+  // listed as `rate` neighbours, with every pool, so that the lists have each token once.
+  const auto list = [&](const char* key, std::int64_t begin, std::int64_t end, std::int64_t group) {
     Json used = Json::array(), unused = Json::array();
-    for (std::int64_t end = first + count * group; first < end; first += group) {
-      bool any = false;
-      for (std::int64_t i = 0; i < group; ++i) any = any || is_used(first + i);
-      (any ? used : unused).push_back(token(first));
+    for (std::int64_t index = begin; index < end; ++index) {
+      const std::vector<std::int64_t> states = states_of(index);
+      const bool any = std::any_of(states.begin(), states.end(), is_used);
+      (any ? used : unused).push_back(token(end - (end - index) * group));
     }
     json[key] = {{"used", std::move(used)}, {"unused", std::move(unused)}};
   };
-  const std::int64_t oldest = -stage.memory - stage.compressed_memory * rate;
-  list("compressed_memory", oldest, stage.compressed_memory, rate);
-  list("memory", -stage.memory, stage.memory, 1);
+  const std::int64_t oldest = -stage.memory - stage.compressed_memory;
+  list("compressed_memory", oldest, -stage.memory, row.geometry.rate);
+  list("memory", -stage.memory, 0, 1);
   list("segment", 0, stage.segment, 1);
 
   std::set<std::int64_t> all;
@@ -66,7 +76,11 @@ Json stage_to_json(const std::string& name, const net::Stage& stage, std::int64_
       }
     }
   }
-  json["earlier"] = std::set<std::int64_t>(all.begin(), all.lower_bound(token(oldest)));
+  std::set<std::int64_t> earlier(all.begin(), all.lower_bound(token(-stage.memory)));
+  for (std::int64_t index = oldest; index < -stage.memory; ++index) {
+    for (const std::int64_t state : states_of(index)) earlier.erase(token(state));
+  }
+  json["earlier"] = earlier;
   json["from"] = all.empty() ? Json() : Json(*all.begin());
   json["to"] = all.empty() ? Json() : Json(*all.rbegin() + stage.stride - 1);
   return json;
@@ -84,8 +98,7 @@ Json cone_to_json(const Row& row, std::int64_t position) {
   const net::Cone cone = net::cone_of(geometry, position - 1);
   Json stages = Json::array();
   for (std::size_t stage = 0; stage < cone.size(); ++stage) {
-    stages.push_back(
-        stage_to_json(name_of(row, stage), geometry.stages[stage], geometry.rate, cone[stage]));
+    stages.push_back(stage_to_json(row, stage, cone[stage]));
   }
   return {{"position", position},
           {"length", net::exact_lengths(geometry)[static_cast<std::size_t>(position - 1)]},

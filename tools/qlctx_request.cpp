@@ -69,6 +69,18 @@ void check_convolution(const Options& options, bool compressive) {
   }
 }
 
+// Throws UsageError for --rate if none of the architectures `names` compresses states.
+void check_rate(const Options& options, const std::vector<std::string>& names) {
+  const bool compresses = std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    const auto architecture = value_named<net::Architecture>(name, "--arch");
+    return net::has_scales(architecture) || architecture == net::Architecture::kCompressive;
+  });
+  if (options.given("rate") && !compresses) {
+    throw UsageError("--rate", "applies to --arch ql, compressive and multiscale only",
+                     "give one of these, or leave --rate out");
+  }
+}
+
 // Returns true if --`source` names a preset, as --preset always does, and qltrain --model may.
 bool names_preset(const Options& options, const std::string& source) {
   if (source == "preset") return true;
@@ -98,6 +110,7 @@ Request request_from_arch(const Options& options) {
   Request request;
   net::Network& network = request.network;
   network.architecture = value_named<net::Architecture>(options.text("arch"), "--arch");
+  check_rate(options, {options.text("arch")});
   network.scales = scales_from_options(options, network.architecture);
   if (options.given("output-layers")) {
     network.output_layers = options.integer("output-layers");
@@ -309,6 +322,7 @@ Search search_of_family(const Options& options) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
   check_convolution(options, named(net::to_short_text(net::Architecture::kCompressive)));
+  check_rate(options, names);
   Search search;
   for (const std::string& name : kArchitectures) {
     if (named(name)) {

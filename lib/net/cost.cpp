@@ -278,12 +278,14 @@ static std::int64_t count_parameters(const Network& network) {
          parameters_of_scales(network) + (network.untie_r ? network.layers() : 1) * biases_u_v;
 }
 
-// Counts the multiplications of the softmax and its projection for one state. An adaptive softmax
-// counts only its first cluster, because the targets decide which other clusters are computed.
-static double products_of_head(const Network& network) {
+// Counts the multiplications of the embedding's projection, of the softmax and of its projection
+// for one token. An adaptive input or softmax counts only its first cluster, because the tokens
+// decide which other clusters are computed.
+static double products_of_vocabulary(const Network& network) {
   if (network.vocab_size == 0) return 0;
   const Cluster head = clusters(network).front();
-  return static_cast<double>(head.width) * columns_of(network, head);
+  const double embedding = head.projected ? static_cast<double>(network.d_model) : 0;
+  return static_cast<double>(head.width) * (embedding + columns_of(network, head));
 }
 
 // Counts the multiplications of two maps. One maps states of the previous scale to another width.
@@ -307,14 +309,27 @@ static double products_of_widths(const Network& network, const Stage& stage) {
   return products;
 }
 
+// Returns the number of states that enter a layer's memory in a step without having had keys and
+// values in a segment. These are compressed states, and pooled states of which a segment uses the
+// queries only. Most-used compression keeps states that had keys and values.
+static std::int64_t states_without_keys(const Network& network, const Stage& input) {
+  const bool makes_states = network.pool != Pool::kMostUsed;
+  const std::int64_t compressed =
+      makes_states ? std::min(input.segment / network.rate, input.compressed_memory) : 0;
+  const std::int64_t pooled =
+      input.keys_per_state > 1 ? std::min(input.new_states, input.memory) : 0;
+  return compressed + pooled;
+}
+
 Cost cost(const Network& network, const Lengths& lengths) {
   const Geometry geometry = make_geometry(network, lengths);
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);
   Cost cost;
   cost.parameters = count_parameters(network);
-  // `products` are the multiplications of the forward pass of a step, without the softmax. `more`
-  // are the multiplications of a training step beyond three times `products`.
-  double products = 0, more = 0;
+  // `products` are the multiplications of a step's forward pass that evaluation and training share,
+  // without embedding and softmax. `of_entering` are further ones of evaluation. `more` are those
+  // of a training step beyond three times `products`.
+  double products = 0, of_entering = 0, more = 0;
   for (const Stage& stage : geometry.stages) {
     const Network of_stage = network.of_scale(stage.scale);
     const auto d_model = static_cast<double>(of_stage.d_model);
@@ -334,14 +349,17 @@ Cost cost(const Network& network, const Lengths& lengths) {
         2 * static_cast<double>(stage.segment_keys()) * d_model * d_heads;
     products += queries_and_output + keys_and_values + attention_cost(network, stage).products +
                 feed_forward + convolution;
+    // Training counts these keys and values with those of the memory.
+    of_entering += 2 * static_cast<double>(states_without_keys(network, stage)) * d_model * d_heads;
     // Keys and values of the memory are recomputed, and the gradients of their weights take as many
     // multiplications again. Three times `products` includes gradients of the convolution's inputs.
     // These inputs are memories, which have no gradients, so one `convolution` is subtracted.
     more += 4 * static_cast<double>(memory) * d_model * d_heads - convolution;
   }
   const auto segment = static_cast<double>(lengths.segment);
-  cost.forward_flops_per_token = 2 * (products / segment + products_of_head(network));
-  cost.training_flops_per_token = 3 * cost.forward_flops_per_token + 2 * more / segment;
+  const double shared = 2 * (products / segment + products_of_vocabulary(network));
+  cost.forward_flops_per_token = shared + 2 * of_entering / segment;
+  cost.training_flops_per_token = 3 * shared + 2 * more / segment;
   return cost;
 }
 

@@ -81,22 +81,24 @@ struct Cost {
   // addition count as two operations. Only necessary matrix products are counted, each one once:
   // - Queries, keys and values of the segment's states, which include re-computed states at scales
   //   above 1. Keys and values of a memory were counted when its states were in the segment.
+  // - Keys and values of states that enter a memory without having had any: compressed states, and
+  //   with query_only_pooling the pooled states that the first layer of a coarser scale reads.
   // - Softmax attention of each state to the keys that it sees: content scores, position scores and
   //   weighted values. With query_only_pooling the copies of a query count, too.
   // - Linear attention: keys times values of the window, and queries times sums of these products.
   // - The projection of the heads' results, and the feed-forward layer.
   // - The convolution of a Compressive Transformer, without the decoder that trains it.
   // - Maps of states to the width of the next scale, and learned maps before scales are averaged.
-  // - The softmax over the vocabulary. An adaptive softmax counts only its first cluster, because
-  //   the targets decide which other clusters are computed.
+  // - The embedding's projection, and the softmax over the vocabulary with its projection. With
+  //   cutoffs only the first cluster counts, because the tokens decide which others are computed.
   // The projected position table is not counted, because it does not depend on the tokens.
   double forward_flops_per_token = 0;
   // Holds the operations of a training step per token of its segments: those of the forward pass,
-  // and twice this number for the gradients of weights and inputs. Training also recomputes keys
-  // and values of memories with the changed weights. These products count, and also those for the
-  // gradients of key and value weights; memories have no gradients. In a Compressive Transformer
-  // the convolution and the gradient of its weights count. Other operations of the CompressionLoss
-  // do not count.
+  // and twice this number for the gradients of weights and inputs. Training recomputes keys and
+  // values of complete memories with the changed weights, not only those of the states that enter
+  // them. These products count, and also those for the gradients of key and value weights; memories
+  // have no gradients. In a Compressive Transformer the convolution and the gradient of its weights
+  // count. Other operations of the CompressionLoss do not count.
   double training_flops_per_token = 0;
   // This is the number of states that a stream keeps between steps. They are inputs of layers,
   // compressed memories, and outputs of scales. Only those outputs are kept that are read by the

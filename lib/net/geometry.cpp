@@ -231,9 +231,7 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
   return geometry;
 }
 
-// Returns the state at `index` in the window of a layer's input. For an index in the compressed
-// memory, returns the states from which the compressed state there can be made.
-static StateRun states_at(const Geometry& geometry, std::size_t stage, std::int64_t index) {
+StateRun states_at(const Geometry& geometry, std::size_t stage, std::int64_t index) {
   const Stage& input = geometry.stages[stage];
   const std::int64_t number =
       -input.memory - index;  // number of the compressed state: 1 is the newest

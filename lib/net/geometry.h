@@ -109,6 +109,11 @@ struct StateRun {
   std::int64_t first = 0, count = 1, step = 1;
 };
 
+// Returns the state at `index` in the window of a layer's input. For an index in the compressed
+// memory, which is older than the memory, returns the states from which the compressed state there
+// can be made.
+StateRun states_at(const Geometry& geometry, std::size_t stage, std::int64_t index);
+
 // Visits all states from which state `index` in the segment of a stage is computed: each call of
 // visit() gets one or several states. For stage 0, the tokens, nothing is visited. If the stage is
 // the output of a layer, the oldest key of each dilation comes before its other keys; with

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "net/cost.h"
 #include "unit/net_networks.h"
@@ -84,6 +86,57 @@ TEST_CASE("cost: operations, counted one product at a time") {
   CHECK(cost(network, lengths).forward_flops_per_token == doctest::Approx(operations / 4));
 }
 
+TEST_CASE("cost: operations of a Compressive Transformer, counted one product at a time") {
+  for (const std::int64_t compressed : {0, 1, 2, 6}) {
+    CAPTURE(compressed);
+    // A step compresses four states to two. Only those that a memory has room for need keys.
+    const Lengths lengths{4, 6, compressed};
+    double operations = 0;
+    for (int layer = 0; layer < 3; ++layer) {
+      for (int state = 0; state < 4; ++state) {
+        operations += 2 * 3 * 24 * 24;  // queries, keys, values
+        operations += 2 * 3 * static_cast<double>(compressed + 6 + state + 1) * 3 * 8;
+        operations += 2 * 24 * 24 + 2 * 2 * 24 * 48;  // heads, and feed-forward
+      }
+      for (int state = 0; state < std::min<std::int64_t>(compressed, 2); ++state) {
+        operations += 2 * 24 * 24;  // a key
+        operations += 2 * 24 * 24;  // a value
+      }
+    }
+    operations += 4 * 2 * 24 * 97;  // the softmax
+    Network network = tiny(compressive(3));
+    CHECK(cost(network, lengths).forward_flops_per_token == doctest::Approx(operations / 4));
+    network.pool = Pool::kMean;
+    CHECK(cost(network, lengths).forward_flops_per_token == doctest::Approx(operations / 4));
+  }
+}
+
+TEST_CASE("cost: operations of projected embeddings and softmaxes") {
+  Network network = tiny(xl(1));
+  const Cost plain = cost(network, {4, 12, 0});
+  const auto more = [&](const Network& other) {
+    return cost(other, {4, 12, 0}).forward_flops_per_token - plain.forward_flops_per_token;
+  };
+  // An embedding of 16 elements becomes a state, a state becomes 16 elements, and each of 97 words
+  // multiplies 16 elements instead of 24.
+  network.d_embed = 16;
+  const double projected = 2 * 16 * 24 + 2 * 24 * 16 + 2 * 97 * (16 - 24);
+  CHECK(more(network) == doctest::Approx(projected));
+  // Weights and inputs of all these products have gradients.
+  CHECK(cost(network, {4, 12, 0}).training_flops_per_token - plain.training_flops_per_token ==
+        doctest::Approx(3 * projected));
+  // The first cluster has 40 words of 24 elements, and a column for the other cluster.
+  network.d_embed = 0;
+  network.cutoffs = {40};
+  network.div_val = 2;
+  CHECK(more(network) == doctest::Approx(2 * 2 * 24 * 24 + 2 * (40 + 1 - 97) * 24));
+  network.proj_same_dim = false;
+  CHECK(more(network) == doctest::Approx(2 * (40 + 1 - 97) * 24));
+  network.d_embed = 16;
+  network.vocab_size = 0;
+  CHECK(more(network) == doctest::Approx(-2 * 97 * 24));
+}
+
 TEST_CASE("cost: operations and parameters of the remedies for narrow networks") {
   const Lengths lengths{4, 12, 0};
   const Network plain = tiny(quadratic({1, 2}, 1));
@@ -93,12 +146,17 @@ TEST_CASE("cost: operations and parameters of the remedies for narrow networks")
   CHECK(cost(pooled, lengths).parameters == before.parameters);
   CHECK(cost(pooled, lengths).memory_numbers == before.memory_numbers);
   // Scale 2's first layer has keys and values of 8 finer states instead of 4, and queries at 8
-  // places.
-  double more = 4 * 2 * 2 * 24 * 24;
+  // places. The 2 pooled states that enter its memory in a step were queries only, and also need
+  // keys and values.
+  double more = (8 - 4 + 2) * 2 * 2 * 24 * 24;
   for (int place = 0; place < 8; ++place) more += 2 * 3 * (12 + place + 1) * 3 * 8;
   for (int state = 0; state < 4; ++state) more -= 2 * 3 * (12 + state + 1) * 3 * 8;
   CHECK(cost(pooled, lengths).forward_flops_per_token - before.forward_flops_per_token ==
         doctest::Approx(more / 4));
+  // Training computes keys and values of the complete memory in every step, with any pooling.
+  const double of_entering = 2 * 2 * 2 * 24 * 24;
+  CHECK(cost(pooled, lengths).training_flops_per_token - before.training_flops_per_token ==
+        doctest::Approx(3 * (more - of_entering) / 4));
 
   Network wide = plain;
   wide.scale_widths = {24, 36};
@@ -148,7 +206,13 @@ TEST_CASE("cost: a Compressive Transformer has longer attention and a convolutio
   Network network = tiny(compressive(1));
   const double without = cost(network, {4, 6, 0}).forward_flops_per_token;
   const double with = cost(network, {4, 6, 6}).forward_flops_per_token;
-  CHECK(with - without == doctest::Approx(2 * 3 * 6 * 24));
+  // Two new compressed states a step have keys and values.
+  const double new_keys = 2.0 * 2 * 2 * 24 * 24 / 4;
+  CHECK(with - without == doctest::Approx(2 * 3 * 6 * 24 + new_keys));
+  // Training counts these with the memory: 6 states more, whose weights have a gradient, too.
+  CHECK(cost(network, {4, 6, 6}).training_flops_per_token -
+            cost(network, {4, 6, 0}).training_flops_per_token ==
+        doctest::Approx(3 * 2 * 3 * 6 * 24 + 2.0 * 4 * 6 * 24 * 24 / 4));
   network.pool = Pool::kConvolution;
   CHECK(cost(network, {4, 6, 0}).forward_flops_per_token == without);  // nothing is compressed
   // Four states a step become two, each from 2 x 24 elements to 24: half of that per token.
@@ -160,8 +224,8 @@ TEST_CASE("cost: a Compressive Transformer has longer attention and a convolutio
   network.compression_loss = CompressionLoss::kAutoEncoding;  // the decoder only runs in training
   CHECK(cost(network, {4, 6, 6}).forward_flops_per_token == convolution);
   network.compression_loss = CompressionLoss::kAttentionReconstruction;
-  network.pool = Pool::kMostUsed;
-  CHECK(cost(network, {4, 6, 6}).forward_flops_per_token == with);
+  network.pool = Pool::kMostUsed;  // states that had keys and values in their segment
+  CHECK(cost(network, {4, 6, 6}).forward_flops_per_token == doctest::Approx(with - new_keys));
 }
 
 TEST_CASE("cost: operations where queries see few keys, or where attention is linear") {
