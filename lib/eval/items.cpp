@@ -309,8 +309,10 @@ void ItemScorer::score(const std::vector<Sequence>& sequences, const at::Tensor&
   score_states(model_.model(), states, ids, positions, options, sums);
   for (const Sequence& sequence : sequences) {
     const auto first = losses.begin() + sequence.row;
-    sequence.choice->log_probability = -std::accumulate(
-        first, first + static_cast<std::ptrdiff_t>(sequence.choice->ids.size()), 0.0);
+    // The negative of a sum of 0 would be printed as -0.
+    sequence.choice->log_probability =
+        0.0 - std::accumulate(
+                  first, first + static_cast<std::ptrdiff_t>(sequence.choice->ids.size()), 0.0);
   }
   find_greedy(sequences, losses, states);
 }

@@ -3,6 +3,7 @@
 
 #include "eval/items.h"
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -99,6 +100,24 @@ TEST_CASE("ItemScorer: items have the same bits for any number of threads") {
     CHECK(by_one.size() > 1000);
     CHECK(by_threads(2) == by_one);
     CHECK(by_threads(3) == by_one);
+  }
+}
+
+TEST_CASE("ItemScorer: a certain choice has the log probability 0, not -0") {
+  net::Network network = networks().at("Transformer-XL");
+  network.vocab_size = 1;
+  const nn::Model model = test::random_model(network, 2, at::kFloat);
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
+  std::vector<Item> scored;
+  ItemScorer scorer(at_lengths, {}, {}, [&](Item item) { scored.push_back(std::move(item)); });
+  Item item;
+  item.context = {0};
+  item.choices = {{{0, 0}}, {{}}};
+  scorer.put(item);
+  scorer.put_waiting();
+  for (const Choice& choice : scored.front().choices) {
+    CHECK(choice.log_probability == 0);
+    CHECK(!std::signbit(choice.log_probability));
   }
 }
 
