@@ -244,8 +244,13 @@ void add_stop_string(const std::string& typed, NamedTokens& tokens, bool may_be_
     std::string words;
     for (const std::string& word : split(replaced(string, "\n", " \n "), ' ')) {
       if (word.empty()) continue;
-      if (word != "\n" && !tokens.find_name("--until", word)) {
+      const bool ends_line = word == "\n" && tokens.header.vocabulary.eos;
+      if (!ends_line && !tokens.find_name("--until", word)) {
         if (may_be_absent) return;
+        if (word == "\n") {
+          throw UsageError("--until", tokens.no_line_end(),
+                           "give a token, or a string without a line feed");
+        }
         tokens.require_name("--until", word);
       }
       words += as_word(word);
