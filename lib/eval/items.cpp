@@ -333,6 +333,8 @@ void ItemScorer::find_greedy(const std::vector<Sequence>& sequences,
     const std::vector<LikelyToken> likeliest = likeliest_in_blocks(
         model_.model(), states.index_select(0, at::tensor(indexes).to(states.device())), 1);
     for (std::size_t i = 0; i < rows.size(); ++i) {
+      // The losses do not show a NaN in another cluster of an adaptive softmax.
+      require_finite(likeliest[i].log_probability, options_.model, rows[i].second);
       if (likeliest[i].id != ids[i]) rows[i].first->greedy = false;
     }
   };

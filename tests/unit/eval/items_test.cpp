@@ -4,6 +4,7 @@
 #include "eval/items.h"
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -119,6 +120,33 @@ TEST_CASE("ItemScorer: a certain choice has the log probability 0, not -0") {
     CHECK(choice.log_probability == 0);
     CHECK(!std::signbit(choice.log_probability));
   }
+}
+
+TEST_CASE("ItemScorer: an output that is not finite for another cluster is an error") {
+  const at::NoGradGuard no_gradient;
+  net::Network network = test::small_network(test::kXl, {2}, 0, {4, 4, 0});
+  network.cutoffs = {3, 7};
+  const nn::Model model = test::random_model(network, 1);
+  for (const nn::NamedTensor& parameter : model.parameters()) {
+    // The three ids and two clusters of the head are equally likely: a choice that is neither the
+    // likeliest for sure nor certainly not.
+    const at::Tensor tensor = parameter.tensor;
+    if (parameter.name.rfind("crit.", 0) == 0) tensor.zero_();
+    if (parameter.name != "word_emb.emb_layers.0.weight") continue;
+    tensor.zero_();
+    tensor.narrow(0, 3, 8).fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
+  EvaluationOptions options;
+  options.model = "broken";
+  ItemScorer scorer(at_lengths, {}, options, [](const Item&) {});
+  Item item;
+  item.context = {1};
+  item.choices = {{{2}}};
+  scorer.put(item);
+  CHECK_THROWS_WITH_AS(scorer.put_waiting(),
+                       doctest::Contains("broken: the network's output for token 0 is not finite"),
+                       NotFinite);
 }
 
 TEST_CASE("ItemScorer: what cannot be scored is refused with its line") {
