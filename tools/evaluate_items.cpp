@@ -26,22 +26,25 @@ using namespace ql;
 
 // Holds the figures of one checkpoint: of all items, and by the value of the key of --group.
 struct Sums {
-  void add(const eval::Item& item, const std::string& group) {
+  struct GroupSums {
+    Json value;
+    eval::ItemSums sums;
+  };
+  void add(const eval::Item& item, const std::optional<std::string>& group) {
     all.add(item);
-    if (group.empty()) return;
-    if (!item.keys.contains(group)) {
-      throw FormatError(item.where, fmt::format("the key '{}' of --group is missing", group),
+    if (!group) return;
+    if (!item.keys.contains(*group)) {
+      throw FormatError(item.where, fmt::format("the key '{}' of --group is missing", *group),
                         "add the key, or leave --group out");
     }
-    const Json& value = item.keys[group];
-    const std::string name = value.is_string() ? value.get<std::string>() : value.dump();
+    const Json& value = item.keys[*group];
     auto found = std::find_if(groups.begin(), groups.end(),
-                              [&](const auto& one) { return one.first == name; });
-    if (found == groups.end()) found = groups.insert(found, {name, {}});
-    found->second.add(item);
+                              [&](const GroupSums& one) { return one.value == value; });
+    if (found == groups.end()) found = groups.insert(found, GroupSums{value, {}});
+    found->sums.add(item);
   }
   eval::ItemSums all;
-  std::vector<std::pair<std::string, eval::ItemSums>> groups;  // in the order of the file
+  std::vector<GroupSums> groups;  // in the order of the file
 };
 
 // A checkpoint without the file of its vocabulary may still record the <eos>, but not a line feed.
@@ -156,7 +159,7 @@ std::vector<eval::Checkpoint> read_checkpoints(const Options& options,
 void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options,
                       ItemRecords& records, machine::ProcessGroup& group, Rows& rows) {
   const bool per_choice = options.has("per");
-  const std::string group_key = options.has("group") ? options.text("group") : "";
+  const auto group_key = options.has("group") ? std::optional(options.text("group")) : std::nullopt;
   const std::optional<shard::TokenId> begin =
       begin_token(options, records.vocabulary(), checkpoint);
   const c10::Device device = machine::find_device(options.text("device"), group);
@@ -202,7 +205,8 @@ void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options
                 "has no items");
   }
   if (per_choice) return;
-  for (const auto& [name, of_group] : sums.groups) {
+  for (const auto& [value, of_group] : sums.groups) {
+    const Json name = value.is_string() ? value : Json(value.dump());
     rows.put(table_row(checkpoint, options, name, of_group));
   }
   rows.put(table_row(checkpoint, options, Json(), sums.all));

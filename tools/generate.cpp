@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -244,8 +247,13 @@ void add_stop_string(const std::string& typed, NamedTokens& tokens, bool may_be_
     std::string words;
     for (const std::string& word : split(replaced(string, "\n", " \n "), ' ')) {
       if (word.empty()) continue;
-      if (word != "\n" && !tokens.find_name("--until", word)) {
+      const bool ends_line = word == "\n" && tokens.header.vocabulary.eos;
+      if (!ends_line && !tokens.find_name("--until", word)) {
         if (may_be_absent) return;
+        if (word == "\n") {
+          throw UsageError("--until", tokens.no_line_end(),
+                           "give a token, or a string without a line feed");
+        }
         tokens.require_name("--until", word);
       }
       words += as_word(word);
@@ -302,17 +310,58 @@ generate::GenerationOptions generation_options(const Options& options, NamedToke
   return result;
 }
 
-// Returns the text of a continuation that is joined from texts_to_search(). `at_line` says that it
-// follows the end of a line, and `removes_blanks` that decoding removes a blank there.
-std::string continuation(std::string joined, const std::string& type, bool removes_blanks,
-                         bool at_line) {
-  if (type == "word") {
-    joined = replaced(replaced(joined, "  ", " "), " \n", "\n");
-    if (!joined.empty() && joined.back() == ' ') joined.pop_back();
-  }
-  if (type != "word" && !removes_blanks) return joined;
+// Returns the text of words that is joined from texts_to_search(). `at_line` says that it follows
+// the end of a line.
+std::string text_of_words(std::string joined, bool at_line) {
+  joined = replaced(replaced(joined, "  ", " "), " \n", "\n");
+  if (!joined.empty() && joined.back() == ' ') joined.pop_back();
   if (at_line && !joined.empty() && joined.front() == ' ') joined.erase(0, 1);
   return replaced(joined, "\n ", "\n");
+}
+
+// Removes the blanks that encoding added to a document of pieces, by the rules of text::Decoder,
+// which needs SentencePiece and so cannot be in this program.
+class AddedBlanks {
+ public:
+  AddedBlanks(const shard::VocabularyInfo& vocabulary, const DecodingRules& rules)
+      : eos_(vocabulary.eos), eos_ends_line_(vocabulary.type != "piece"), rules_(rules) {}
+
+  // Takes the text of the document's next token, and returns it without added blanks.
+  std::string remove(shard::TokenId id, std::string_view written) {
+    using text::LeadingBlanks;
+    if (written.empty()) return "";
+    const bool ends_line =
+        id == eos_ ? eos_ends_line_ : rules_.feed_ends_line && written.back() == '\n';
+    const bool begins = std::exchange(line_empty_, ends_line);
+    const LeadingBlanks blanks = begins ? rules_.leading_blanks : LeadingBlanks::kNone;
+    if (blanks == LeadingBlanks::kFirstToken) return replaced(written, " ", "");
+    if (blanks != LeadingBlanks::kNone && written.front() == ' ') {
+      written.remove_prefix(1);
+      if (written.empty()) line_empty_ = blanks == LeadingBlanks::kAll;
+    }
+    return std::string(written);
+  }
+
+ private:
+  std::optional<shard::TokenId> eos_;
+  bool eos_ends_line_;
+  const DecodingRules& rules_;
+  bool line_empty_ = true;  // the line or document has no text yet
+};
+
+// Returns `joined`, which is joined from the texts of the tokens `made`, maybe up to a stop string,
+// without added blanks. The document begins with the tokens of `prompt`.
+std::string text_of_pieces(const std::vector<shard::TokenId>& prompt,
+                           const std::vector<shard::TokenId>& made, std::string_view joined,
+                           const std::vector<std::string>& texts, AddedBlanks blanks) {
+  for (const shard::TokenId id : prompt) blanks.remove(id, texts[id]);
+  std::string text;
+  for (const shard::TokenId id : made) {
+    const std::string_view written = joined.substr(0, texts[id].size());
+    text += blanks.remove(id, written);
+    joined.remove_prefix(written.size());
+  }
+  return text;
 }
 
 // Continues the contexts of --items with each choice, before it waits for the next line.
@@ -326,6 +375,7 @@ void continue_items(const Options& options, const nn::ModelAtLengths& model) {
   generate::GenerationOptions rules =
       generation_options(options, NamedTokens{header, folder}, line_end, model);
   rules.token_texts = texts_to_search(header);
+  for (const shard::TokenId id : records.decoding().control) rules.token_texts.at(id).clear();
   generate::Generator generator(model, options.text("items"), rules);
   OutputStream out("-", /*binary=*/false);
   const auto pause = [&] { out.flush(); };
@@ -339,17 +389,25 @@ void continue_items(const Options& options, const nn::ModelAtLengths& model) {
       for (const shard::TokenId id : choices[choice]["ids"]) prompt.push_back(id);
       if (prompt.empty()) throw Error(record["where"], kNoPrompt, kNoPromptRemedy);
       generator.put(prompt.data(), prompt.size());
+      std::vector<shard::TokenId> made;
       std::string text;
       StopStrings stop(rules.stop_strings);
       generator.generate(
           [&](const generate::GeneratedToken& token) {
+            made.push_back(token.id);
             text += rules.token_texts[token.id];
             stop.put(rules.token_texts[token.id]);
           },
           [] {});
       if (stop.found()) text.resize(stop.settled());
-      text = continuation(text, header.vocabulary.type, records.removes_blanks(),
-                          prompt.back() == line_end);
+      if (header.vocabulary.type == "word") {
+        text = text_of_words(text, prompt.back() == line_end);
+      } else {
+        // The item is a document, before which the network reads the token that ends lines.
+        prompt.erase(prompt.begin(), prompt.begin() + (line_end ? 1 : 0));
+        text = text_of_pieces(prompt, made, text, rules.token_texts,
+                              AddedBlanks(header.vocabulary, records.decoding()));
+      }
       out.write(json_line({{"item", record["number"]},
                            {"id", record["keys"].value("id", Json())},
                            {"choice", choice},

@@ -5,11 +5,22 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/stream.h"
+#include "base/strings.h"
 #include "shard/token_stream.h"
+#include "text/sentencepiece.h"
+
+// Holds the rules of decoding that vocabulary.json may leave to its SentencePiece model, which the
+// programs with LibTorch cannot read.
+struct DecodingRules {
+  ql::text::LeadingBlanks leading_blanks = ql::text::LeadingBlanks::kNone;
+  bool feed_ends_line = false;  // a token that ends with a line feed ends a line, as <eos> does
+  std::vector<ql::shard::TokenId> control;  // tokens without a text, except <eos>
+};
 
 // Reads the records of tools/pipe_items.cpp.
 class ItemRecords {
@@ -31,7 +42,10 @@ class ItemRecords {
   ql::shard::StreamHeader vocabulary() {
     const ql::Json record = next([] {});
     missing_ = record["missing"];
-    removes_blanks_ = record["removes_blanks"];
+    decoding_.leading_blanks = ql::value_named<ql::text::LeadingBlanks>(
+        record["leading_blanks"].get<std::string>(), "--items");
+    decoding_.feed_ends_line = record["feed_ends_line"];
+    decoding_.control = record["control"].get<std::vector<ql::shard::TokenId>>();
     if (record["vocabulary"].is_null()) return {};
     return {ql::shard::vocabulary_info_from_json(ql::JsonObject(record["vocabulary"], "--items")),
             record["text"],
@@ -40,8 +54,8 @@ class ItemRecords {
 
   // Returns the message that says why there is no vocabulary.
   const std::string& missing_vocabulary() const { return missing_; }
-  // Returns true if decoding removes a blank at the beginning of a line.
-  bool removes_blanks() const { return removes_blanks_; }
+  // Returns the rules of the same vocabulary.
+  const DecodingRules& decoding() const { return decoding_; }
 
  private:
   ql::Json read() {
@@ -64,6 +78,6 @@ class ItemRecords {
 
   ql::InputFile input_{"-"};
   std::string missing_, buffer_;
-  bool removes_blanks_ = false;
+  DecodingRules decoding_;
   std::size_t begin_ = 0;  // of the next record in buffer_
 };

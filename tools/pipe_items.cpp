@@ -105,11 +105,18 @@ void put_all(const Options& options, const std::vector<std::string>& checkpoints
   for (std::size_t i = 0; i < checkpoints.size(); ++i) {
     const CheckpointText text(checkpoints[i]);
     const auto& vocabulary = text.vocabulary;
+    const bool has_model = vocabulary && vocabulary->type() == text::TokenType::kSentencePiece;
+    Json control = Json::array();
+    for (text::TokenId id = 0; has_model && id < vocabulary->size(); ++id) {
+      if (vocabulary->model().is_control(id) && !vocabulary->is_special(id)) control.push_back(id);
+    }
     records.put(
         {{"vocabulary", vocabulary ? shard::vocabulary_info_to_json(vocabulary->info()) : Json()},
          {"text", text.text},
-         {"removes_blanks",
-          vocabulary && vocabulary->leading_blanks() != text::LeadingBlanks::kNone},
+         {"leading_blanks",
+          to_text(vocabulary ? vocabulary->leading_blanks() : text::LeadingBlanks::kNone)},
+         {"feed_ends_line", has_model && !vocabulary->model().line_feed()},
+         {"control", std::move(control)},
          {"missing", text.missing}});
     const auto put = [&](std::string_view line, std::int64_t number) {
       if (keep && i == 0) kept.emplace_back(line);

@@ -309,8 +309,10 @@ void ItemScorer::score(const std::vector<Sequence>& sequences, const at::Tensor&
   score_states(model_.model(), states, ids, positions, options, sums);
   for (const Sequence& sequence : sequences) {
     const auto first = losses.begin() + sequence.row;
-    sequence.choice->log_probability = -std::accumulate(
-        first, first + static_cast<std::ptrdiff_t>(sequence.choice->ids.size()), 0.0);
+    // The negative of a sum of 0 would be printed as -0.
+    sequence.choice->log_probability =
+        0.0 - std::accumulate(
+                  first, first + static_cast<std::ptrdiff_t>(sequence.choice->ids.size()), 0.0);
   }
   find_greedy(sequences, losses, states);
 }
@@ -331,6 +333,8 @@ void ItemScorer::find_greedy(const std::vector<Sequence>& sequences,
     const std::vector<LikelyToken> likeliest = likeliest_in_blocks(
         model_.model(), states.index_select(0, at::tensor(indexes).to(states.device())), 1);
     for (std::size_t i = 0; i < rows.size(); ++i) {
+      // The losses do not show a NaN in another cluster of an adaptive softmax.
+      require_finite(likeliest[i].log_probability, options_.model, rows[i].second);
       if (likeliest[i].id != ids[i]) rows[i].first->greedy = false;
     }
   };

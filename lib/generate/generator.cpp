@@ -121,6 +121,8 @@ class Samples {
         penalty ? model_.model().logits(states) : model_.model().log_probabilities(states);
     const at::Tensor logits = on_cpu(scores);
     const at::Tensor logs = penalty ? on_cpu(at::log_softmax(scores, -1)) : logits;
+    // In an adaptive softmax one cluster alone may be NaN, and its ids would never be chosen.
+    if (logs.isnan().any().item<bool>()) throw eval::NotFinite(options_.model, position_);
     const std::int64_t vocabulary = logits.size(2);
     at::Tensor tokens = at::empty({logits.size(0), 1}, at::kLong);
     const auto add_tokens = [&](std::int64_t begin, std::int64_t end) {

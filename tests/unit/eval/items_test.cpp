@@ -3,6 +3,8 @@
 
 #include "eval/items.h"
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -100,6 +102,51 @@ TEST_CASE("ItemScorer: items have the same bits for any number of threads") {
     CHECK(by_threads(2) == by_one);
     CHECK(by_threads(3) == by_one);
   }
+}
+
+TEST_CASE("ItemScorer: a certain choice has the log probability 0, not -0") {
+  net::Network network = networks().at("Transformer-XL");
+  network.vocab_size = 1;
+  const nn::Model model = test::random_model(network, 2, at::kFloat);
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
+  std::vector<Item> scored;
+  ItemScorer scorer(at_lengths, {}, {}, [&](Item item) { scored.push_back(std::move(item)); });
+  Item item;
+  item.context = {0};
+  item.choices = {{{0, 0}}, {{}}};
+  scorer.put(item);
+  scorer.put_waiting();
+  for (const Choice& choice : scored.front().choices) {
+    CHECK(choice.log_probability == 0);
+    CHECK(!std::signbit(choice.log_probability));
+  }
+}
+
+TEST_CASE("ItemScorer: an output that is not finite for another cluster is an error") {
+  const at::NoGradGuard no_gradient;
+  net::Network network = test::small_network(test::kXl, {2}, 0, {4, 4, 0});
+  network.cutoffs = {3, 7};
+  const nn::Model model = test::random_model(network, 1);
+  for (const nn::NamedTensor& parameter : model.parameters()) {
+    // The three ids and two clusters of the head are equally likely: a choice that is neither the
+    // likeliest for sure nor certainly not.
+    const at::Tensor tensor = parameter.tensor;
+    if (parameter.name.rfind("crit.", 0) == 0) tensor.zero_();
+    if (parameter.name != "word_emb.emb_layers.0.weight") continue;
+    tensor.zero_();
+    tensor.narrow(0, 3, 8).fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
+  EvaluationOptions options;
+  options.model = "broken";
+  ItemScorer scorer(at_lengths, {}, options, [](const Item&) {});
+  Item item;
+  item.context = {1};
+  item.choices = {{{2}}};
+  scorer.put(item);
+  CHECK_THROWS_WITH_AS(scorer.put_waiting(),
+                       doctest::Contains("broken: the network's output for token 0 is not finite"),
+                       NotFinite);
 }
 
 TEST_CASE("ItemScorer: what cannot be scored is refused with its line") {

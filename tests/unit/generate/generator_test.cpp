@@ -283,6 +283,28 @@ TEST_CASE("Generator: an output that is not finite is an error, not a token") {
       eval::NotFinite);
 }
 
+TEST_CASE("Generator: an output that is not finite for one cluster is an error, too") {
+  const at::NoGradGuard no_gradient;
+  net::Network network = small_network(net::Architecture::kTransformerXl, {2}, 0, {4, 4, 0});
+  network.cutoffs = {3, 7};
+  const nn::Model model = random_model(network, 1);
+  for (const nn::NamedTensor& parameter : model.parameters()) {
+    if (parameter.name != "word_emb.emb_layers.0.weight") continue;
+    at::Tensor(parameter.tensor).narrow(0, 3, 8).fill_(std::numeric_limits<float>::quiet_NaN());
+  }
+  const nn::ModelAtLengths at_lengths(model, network.lengths);
+  GenerationOptions options;
+  options.tokens = 1;
+  for (const double temperature : {0.0, 1.0}) {
+    for (const double penalty : {1.0, 1.2}) {
+      options.rules.temperature = temperature;
+      options.rules.repetition_penalty = penalty;
+      Generator generator(at_lengths, "prompt", options);
+      CHECK_THROWS_AS(made(generator, {0, 1, 2}), eval::NotFinite);
+    }
+  }
+}
+
 TEST_CASE("Generator: a continuation ends with a token of options.ends") {
   const net::Network network = small_network(net::Architecture::kTransformerXl, {2}, 0, {4, 4, 0});
   const nn::Model model = random_model(network, 3);
