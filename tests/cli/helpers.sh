@@ -31,6 +31,9 @@ skip() {
   exit 77
 }
 
+# leave_out MESSAGE: a part of the test cannot run here. The line does not belong to the output that is compared.
+leave_out() { echo "left out: $*" >>"$QL_LEFT_OUT"; }
+
 # expect_exit CODE COMMAND...: fails unless the command ends with that code; its output goes to ./said.
 expect_exit() {
   local want=$1 got
