@@ -356,7 +356,7 @@ void refuse_row(const Row& row, std::string_view head, Content expected, const s
   }
   // PyTorch stores weights in a zip archive.
   if (expected == Content::kWeights && kind == "a zip archive") {
-    advice = "convert the weights as share/ql/published-weights.txt says";
+    advice = "convert the weights as PUBLISHED WEIGHTS in ql-checkpoint(5) says";
   }
   if (expected == Content::kVocabulary && *row.tokens != '\0') advice = row.tokens;
   if (row.kind == FileKind::kOwnJson) {

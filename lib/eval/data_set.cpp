@@ -90,7 +90,8 @@ void warn_of_unknown_tokens(const DataSet& data,
   if (!usual || !has_many_unknown(unknown, tokens, *usual)) return;
   log_warning(
       "{}: {:.1f} % of the tokens are <unk>, but {:.1f} % in the text that the vocabulary was made "
-      "from; prepare this text as that one was prepared (such as with share/ql/demo/tokenize)",
+      "from; prepare this text as that one was prepared (such as with tokenize; see FILES "
+      "in transformer-ql(7))",
       data.source.name, 100.0 * static_cast<double>(unknown) / static_cast<double>(tokens),
       100.0 * *usual);
 }

@@ -109,7 +109,7 @@ Network network_from_public_config(const JsonObject& json) {
 
 constexpr int kModelVersion = 1;
 constexpr const char* kConversion =
-    "convert the weights to model.safetensors as share/ql/published-weights.txt says";
+    "convert the weights to model.safetensors as PUBLISHED WEIGHTS in ql-checkpoint(5) says";
 
 // Reads config.json. It describes only the network, so the other members keep their defaults.
 static ModelFile read_public(const std::filesystem::path& file) {

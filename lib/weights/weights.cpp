@@ -138,7 +138,7 @@ void load_weights(nn::Model& model, const TensorFile& file) {
   if (!prefix.empty()) {
     throw FormatError(
         file.where, fmt::format("all names of tensors begin with '{}'", prefix),
-        "write the file again without this prefix, as share/ql/published-weights.txt shows");
+        "write the file again without this prefix, as PUBLISHED WEIGHTS in ql-checkpoint(5) says");
   }
   std::vector<std::string> faults;
   std::set<std::string> known;

@@ -31,6 +31,9 @@ skip() {
   exit 77
 }
 
+# leave_out MESSAGE: a part of the test cannot run here. The line does not belong to the output that is compared.
+leave_out() { echo "left out: $*" >>"$QL_LEFT_OUT"; }
+
 # expect_exit CODE COMMAND...: fails unless the command ends with that code; its output goes to ./said.
 expect_exit() {
   local want=$1 got
@@ -70,8 +73,17 @@ catches_sigterm() {
   case $(readlink "/proc/$1/exe") in *qemu*) sleep 5 ;; esac
 }
 
+# free_port: a port below those that the kernel gives to connections, which may take one of theirs before it is used.
 free_port() {
-  perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport'
+  perl -MIO::Socket::INET -e '
+    my $end = 32768;
+    if (open my $range, "<", "/proc/sys/net/ipv4/ip_local_port_range") { ($end) = split " ", <$range> }
+    my $socket;
+    for (1 .. 100) {
+      last if $end < 21000;
+      last if $socket = IO::Socket::INET->new(Listen => 1, LocalPort => 20000 + int rand $end - 20000);
+    }
+    print +($socket // IO::Socket::INET->new(Listen => 1))->sockport'
 }
 
 # start_ranks COUNT COMMAND...: starts it in the background as this many processes that share the work, with

@@ -75,5 +75,7 @@ make_comma_locale() {
   mkdir -p locales
   if localedef -i de_DE -f UTF-8 "$PWD/locales/de_DE.UTF-8" 2>/dev/null; then
     comma_locale=(env LOCPATH="$PWD/locales" LC_ALL=de_DE.UTF-8)
+  else
+    leave_out "a locale with a decimal comma cannot be made (locales)"
   fi
 }

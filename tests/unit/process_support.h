@@ -5,9 +5,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
+#include <fstream>
 #include <functional>
+#include <random>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -15,16 +19,27 @@
 
 namespace ql::test {
 
+// Returns a port below those that the kernel gives to connections, which may take one of theirs
+// before it is used.
 inline int free_port() {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  ::bind(descriptor, reinterpret_cast<sockaddr*>(&address), size);
-  ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
-  ::close(descriptor);
-  return ntohs(address.sin_port);
+  int end = 32768;
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> end;
+  std::mt19937 random(std::random_device{}());
+  std::uniform_int_distribution<int> ports(20000, std::max(20000, end - 1));
+  for (int tries = 0; tries < 200; ++tries) {
+    const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    const bool is_below = end >= 21000 && tries < 100;
+    address.sin_port = htons(static_cast<std::uint16_t>(is_below ? ports(random) : 0));
+    socklen_t size = sizeof address;
+    const bool is_free = ::bind(descriptor, reinterpret_cast<sockaddr*>(&address), size) == 0;
+    ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
+    ::close(descriptor);
+    if (is_free) return ntohs(address.sin_port);
+  }
+  throw std::runtime_error("no port is free");
 }
 
 // Calls `work` once for each of `size` ranks, in parallel threads, and rethrows an exception of one

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 # Tables of qleval and of share/repro for gnuplot: tables.pl X Y WHERE -- TABLE...
 #
-# A line for the rows of every model, data and lengths other than X, by the column X. WHERE is empty, or
+# A line for the rows of every model, data, lengths and way of measuring, by the column X. WHERE is empty, or
 # COLUMN=VALUE for the rows that are drawn. An empty X or Y is
 # the first column of those below that all tables have. Seeds of one network have one colour and one name.
 use strict;
@@ -65,10 +65,12 @@ for my $file (@files) {
     push @rows, @drawn;
 }
 # Along a line only X changes; the memory does, too, where the context is X.
-my @lengths = grep { $_ ne $x } $x =~ /^context/ ? 'segment' : qw(segment memory compressed_memory);
+my @lengths = $x =~ /^context/ ? 'segment' : qw(segment memory compressed_memory);
+# The other columns that make two rows different measurements.
+my @measured = grep { $_ ne $x } qw(data ratio), @lengths, qw(stride reset precision group);
 my (%lines, @order);
 for my $row (@rows) {
-    my $line = join "\t", map { $row->{$_} // '-' } $model, 'seed', 'data', 'ratio', @lengths;
+    my $line = join "\t", map { $row->{$_} // '-' } $model, 'seed', @measured;
     push @order, $line if !$lines{$line};
     push @{$lines{$line}}, $row;
 }
@@ -78,7 +80,7 @@ my @keys = ($model, grep {
     my $key = $_;
     my %values = map { ($lines{$_}[0]{$key} // '-') => 1 } @order;
     keys %values > 1
-} 'data', 'ratio', @lengths);
+} @measured);
 my %names;
 for my $key (qw(checkpoint data)) {
     $names{$key} = names_of(map { $_->{$key} // '-' } @rows);

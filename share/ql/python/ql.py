@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import warnings
 
 
 _MOST_CHOICES = 64  # of an item, whose choices are in memory at once
@@ -92,6 +93,7 @@ class Model:
         self._common = ["-q", "-m", os.fspath(checkpoint), *options]
         self._bin = bin or os.environ.get("QL_BIN")
         self._programs = {}  # by their arguments
+        self._has_warned = False
 
     def loglikelihood(self, requests):
         """Returns (log probability, is greedy) for each (context, continuation).
@@ -147,6 +149,10 @@ class Model:
     def _score(self, items, count):
         arguments = ("qleval", "--items", "-", "--per", "choice", "--format", "json")
         answers = self._ask(arguments, items, count)
+        if not self._has_warned and any(answer["unknown_tokens"] for answer in answers):
+            self._has_warned = True
+            warnings.warn("a continuation has words or characters that the vocabulary lacks; each is scored as "
+                          "<unk>, so continuations that differ only in these are equally likely", stacklevel=3)
         return [(float(answer["log_probability"]), answer["greedy"] == 1) for answer in answers]
 
     def _ask(self, arguments, items, count):

@@ -266,7 +266,7 @@ TEST_CASE("check_kind: every reader takes its own kind and refuses others") {
         said.npos);
   CHECK(test::complaint([&] { check_kind("PK\x03\x04 and more", Content::kWeights, "f"); }) ==
         "f: this is a zip archive, not weights (safetensors); convert the weights as "
-        "share/ql/published-weights.txt says");
+        "PUBLISHED WEIGHTS in ql-checkpoint(5) says");
   CHECK(said.find(", or pack it with qlbin pack --input u16 or u32 if") != said.npos);
 }
 
