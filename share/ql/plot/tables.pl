@@ -66,8 +66,9 @@ for my $file (@files) {
 }
 # Along a line only X changes; the memory does, too, where the context is X.
 my @lengths = $x =~ /^context/ ? 'segment' : qw(segment memory compressed_memory);
-# The other columns that make two rows different measurements.
-my @measured = grep { $_ ne $x } qw(data ratio), @lengths, qw(stride reset precision group);
+# The other columns that make two rows different measurements. In tables of share/repro the seed says all.
+my @measured = grep { $_ ne $x } qw(data ratio), @lengths,
+    $model eq 'checkpoint' ? qw(stride reset precision group) : ();
 my (%lines, @order);
 for my $row (@rows) {
     my $line = join "\t", map { $row->{$_} // '-' } $model, 'seed', @measured;
