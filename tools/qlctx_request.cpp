@@ -131,12 +131,13 @@ Request request_from_arch(const Options& options) {
 }
 
 // Throws UsageError, which names `option`, if the cutoffs are chosen for training data.
-void require_cutoffs(const net::Network& network, const std::string& option) {
+void require_cutoffs(const net::Network& network, const std::string& option,
+                     const std::string& remedy) {
   if (!network.cutoffs_from_data) return;
   throw UsageError(option,
                    "the preset takes its cutoffs from the training data, so the softmax cannot be "
                    "counted",
-                   "leave it out, or give the preset's cutoffs as numbers");
+                   remedy);
 }
 
 // Returns the network of the preset that --`source` names. Its vocabulary size may come from
@@ -144,7 +145,8 @@ void require_cutoffs(const net::Network& network, const std::string& option) {
 net::Network network_of_preset(const Options& options, const std::string& source) {
   net::Network network = net::read_preset(preset_file(options.text(source)), {}, {}).network;
   if (options.given("vocab-size")) {
-    require_cutoffs(network, "--vocab-size");
+    require_cutoffs(network, "--vocab-size",
+                    "leave it out, or give the preset's cutoffs as numbers");
     network.vocab_size = options.integer("vocab-size");
     network.check();
   }
@@ -359,7 +361,7 @@ Goal make_goal(const Options& options, const Search& search) {
   };
   if (given("relative-to")) {
     net::Network network = network_of_file(options, "relative-to");
-    require_cutoffs(network, "--relative-to");
+    require_cutoffs(network, "--relative-to", "give the preset's cutoffs as numbers");
     if (network.vocab_size == 0 && given("model")) {
       network.vocab_size = search.front().networks.front().vocab_size;
       network.check();

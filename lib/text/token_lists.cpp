@@ -118,11 +118,12 @@ std::optional<Entry> id_first_entry(std::string_view line) {
   return Entry{std::string(end + 1, line.data() + line.size()), *id};
 }
 
-// Reads "the 0": a token, and its id. All that comes before a tab is the token, also blanks.
+// Reads "the 0": a token, and its id. All that comes before a tab is the token, also blanks, unless
+// it begins with a number as a table with ids and counts does.
 std::optional<Entry> id_last_entry(std::string_view line) {
   const Fields fields = fields_of(line);
   const auto id = fields.empty() ? std::nullopt : id_of(fields.back());
-  if (!id) return std::nullopt;
+  if (!id || (fields.size() > 2 && id_of(fields[0]))) return std::nullopt;
   const auto before = static_cast<std::size_t>(fields.back().data() - line.data());
   if (before > 1 && line[before - 1] == '\t') {
     return Entry{std::string(line.substr(0, before - 1)), *id};

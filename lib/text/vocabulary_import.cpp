@@ -107,8 +107,9 @@ void add_word_line(std::string_view line, bool counted, std::uint64_t id,
                    VocabularyContent& content, const std::string& place) {
   const auto begin = std::find_if_not(line.begin(), line.end(), is_blank);
   const auto end = std::find_if(begin, line.end(), is_blank);
+  const auto rest = std::find_if_not(end, line.end(), is_blank);
   // A blank, a tab and a number are a token of blanks and its count.
-  const bool blank = begin - line.begin() > 1 && begin[-1] == '\t' && end == line.end() &&
+  const bool blank = begin - line.begin() > 1 && begin[-1] == '\t' && rest == line.end() &&
                      parse_integer(std::string(begin, end));
   if (begin == end || blank) {
     throw FormatError(
@@ -116,7 +117,6 @@ void add_word_line(std::string_view line, bool counted, std::uint64_t id,
         in_place_of_line(id) + ", or import with --type piece if its blanks are a token");
   }
   content.tokens.emplace_back(begin, end);
-  const auto rest = std::find_if_not(end, line.end(), is_blank);
   const auto rest_end = std::find_if(rest, line.end(), is_blank);
   const std::optional<std::int64_t> count = parse_integer(std::string(rest, rest_end));
   if (counted && !(count && *count >= 0)) {

@@ -114,7 +114,7 @@ prepare() {
   cd -- "$output"
   # If scripts run at the same time, one of them makes the shards.
   local preparing
-  exec {preparing}>.lock
+  { exec {preparing}>>.lock; } 2>/dev/null || exec {preparing}<. # finished results may be read-only
   flock "$preparing"
   if [ -z "$corpus" ]; then
     corpus=$PWD
@@ -171,7 +171,7 @@ train() {
   local training batch segment
   # Another script may train the same network: then this one waits. (qltrain has a lock of its own.)
   mkdir -p "$run"
-  exec {training}>"$run/.script-lock"
+  { exec {training}>>"$run/.script-lock"; } 2>/dev/null || exec {training}<"$run"
   flock --nonblock "$training" || { say "waiting for the script that trains $run" && flock "$training"; }
   made_of="preset $2, ${set[*]} ${device[*]}, data"
   made_of+=$(sed -n 's/.*"data_hash": *"\(.*\)".*/ \1/p' "$data/manifest.json")
