@@ -118,8 +118,8 @@ std::optional<Entry> id_first_entry(std::string_view line) {
   return Entry{std::string(end + 1, line.data() + line.size()), *id};
 }
 
-// Reads "the 0": a token, and its id. All that comes before a tab is the token, also blanks, unless
-// it begins with a number as a table with ids and counts does.
+// Reads "the 0": a token, and its id. All that comes before a tab is the token, also blanks. A line
+// of several columns that begins with a number is not an entry, because that number may be the id.
 std::optional<Entry> id_last_entry(std::string_view line) {
   const Fields fields = fields_of(line);
   const auto id = fields.empty() ? std::nullopt : id_of(fields.back());

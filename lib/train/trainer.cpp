@@ -251,8 +251,8 @@ void TrainingRun::validate() {
   if (loss <= state_.running_loss.largest(task_.config.loss_jump)) sound_step_ = state_.step;
   require_sound();
   const bool best = !state_.best || loss < state_.best->loss;
-  // A signal may interrupt the reading of the other checkpoint. Nothing has changed yet, so the
-  // validation is then still due.
+  // A signal may interrupt the reading of the other checkpoint. In a single process nothing has
+  // changed yet, so the validation is then still due.
   const bool other_stays = best && task_.is_first() && has_better(loss);
   unsaved_ = true;
   state_.validation_step = state_.step;
