@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 #include <tuple>
 
 #include "base/error.h"
@@ -336,7 +335,8 @@ TEST_CASE("divisions_of_layers: layers are divided in every way, once") {
   }
 }
 
-TEST_CASE("cheapest_plans: the search takes well under a second, for any context") {
+// A search that tries too many lengths takes hours, and the test's time limit ends it.
+TEST_CASE("cheapest_plans, longest_plans: the search ends, for any context and cost") {
   std::vector<Network> networks;
   for (const Architecture architecture : kAll) {
     for (const Network& network : divisions_of_layers(with_sizes({}), architecture, 8, {2, 3, 4})) {
@@ -345,17 +345,16 @@ TEST_CASE("cheapest_plans: the search takes well under a second, for any context
   }
   for (const std::int64_t context :
        {std::int64_t{1000}, std::int64_t{100000}, kMaxPlannedContext}) {
-    const std::clock_t start = std::clock();
-    CHECK_FALSE(cheapest_plans(networks, context).empty());
     CAPTURE(context);
-    // This is processor time, because other programs may be busy. The limit includes sanitizers.
-    CHECK(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC < 20);
+    const std::vector<Plan> plans = cheapest_plans(networks, context);
+    CHECK_FALSE(plans.empty());
+    for (const Plan& plan : plans) CHECK(plan.context.minimum >= context);
   }
   for (const double operations : {50e6, 200e6, 1e12}) {
-    const std::clock_t start = std::clock();
-    CHECK_FALSE(longest_plans(networks, operations, 5).empty());
     CAPTURE(operations);
-    CHECK(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC < 20);
+    const std::vector<Plan> plans = longest_plans(networks, operations, 5);
+    CHECK_FALSE(plans.empty());
+    for (const Plan& plan : plans) CHECK(plan.cost.training_flops_per_token <= operations);
   }
 }
 
