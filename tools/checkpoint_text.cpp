@@ -13,9 +13,7 @@
 using namespace ql;
 
 std::filesystem::path vocabulary_file(const std::string& checkpoint) {
-  const std::filesystem::path path = checkpoint;
-  const bool folder = std::filesystem::is_directory(path);
-  return (folder ? path : path.parent_path()) / shard::kVocabularyFile;
+  return net::checkpoint_folder(checkpoint) / shard::kVocabularyFile;
 }
 
 text::Vocabulary checkpoint_vocabulary(const std::string& checkpoint, std::string& text,

@@ -53,8 +53,7 @@ static ql::eval::SweepOptions sweep_options(const ql::Options& options,
   read_reset(options, sweep);
   sweep.device = ql::machine::find_device(options.text("device"), group);
   sweep.precision = ql::machine::set_up_precision(
-      sweep.device,
-      ql::value_named<ql::machine::Precision>(options.text("precision"), "--precision"), group);
+      sweep.device, options.choice<ql::machine::Precision>("precision"), group);
   sweep.top = options.has("top") ? options.integer("top") : 0;
   if (options.has("per-token")) sweep.loss_file = options.text("per-token");
   if (options.has("attention")) sweep.attention_file = options.text("attention");
@@ -78,7 +77,7 @@ static void score_units(const ql::Options& options, const ql::eval::SweepOptions
   ql::OutputStream out("-", /*binary=*/false);
   const bool json = options.text("format") == "json";
   ql::TableText table = ql::table_of(options, {});
-  const auto unit = ql::value_named<ql::eval::Unit>(options.text("per"), "--per");
+  const auto unit = options.choice<ql::eval::Unit>("per");
   if (unit == ql::eval::Unit::kToken) {
     const std::int64_t id = 0;
     const double loss = 0;

@@ -123,17 +123,14 @@ std::vector<eval::Checkpoint> read_checkpoints(const Options& options,
                        "call qleval once for each value");
     }
   }
-  const eval::LengthLists lists{options.integers("segment"), options.integers("memory"),
-                                options.integers("compressed-memory")};
+  const net::LengthLists lists{options.integers("segment"), options.integers("memory"),
+                               options.integers("compressed-memory")};
   std::vector<eval::Checkpoint> checkpoints;
   for (const std::string& name : qleval_inputs(options).checkpoints) {
     checkpoints.push_back(eval::read_checkpoint(name, lists));
     const std::int64_t entries = checkpoints.back().model.network.vocab_size;
     const auto begin = parse_integer(options.has("begin") ? options.text("begin") : "");
-    if (begin && *begin >= entries) {
-      throw UsageError("--begin", fmt::format("the id {} is outside the vocabulary of {} entries",
-                                              *begin, entries));
-    }
+    if (begin) eval::check_begin(*begin, entries);
   }
   if (group.is_single()) return checkpoints;
   const std::string items = options.text("items");
@@ -152,7 +149,7 @@ std::vector<eval::Checkpoint> read_checkpoints(const Options& options,
   facts.emplace_back("--items", "a file with hash " + RandomAccessFile(items).hash());
   facts.emplace_back("--begin", options.has("begin") ? options.text("begin") : "not given");
   facts.emplace_back("--chunk", fmt::format("{}", options.integer("chunk")));
-  group.require_same(facts, eval::kSameJob);
+  group.require_same(facts);
   return checkpoints;
 }
 
@@ -163,8 +160,8 @@ void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options
   const std::optional<shard::TokenId> begin =
       begin_token(options, records.vocabulary(), checkpoint);
   const c10::Device device = machine::find_device(options.text("device"), group);
-  const machine::Precision precision = machine::set_up_precision(
-      device, value_named<machine::Precision>(options.text("precision"), "--precision"), group);
+  const machine::Precision precision =
+      machine::set_up_precision(device, options.choice<machine::Precision>("precision"), group);
   const nn::Model model =
       weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(device));
   const nn::ModelPrecision in_precision(model, precision);

@@ -426,8 +426,7 @@ void generate_text(const Options& options) {
   const c10::Device device =
       machine::find_device(options.text("device"), machine::ProcessGroup::single());
   const machine::Precision precision = machine::set_up_precision(
-      device, value_named<machine::Precision>(options.text("precision"), "--precision"),
-      machine::ProcessGroup::single());
+      device, options.choice<machine::Precision>("precision"), machine::ProcessGroup::single());
   if (options.text("precision") == "auto") log_info("precision: {}", to_text(precision));
   const nn::Model model = weights::load_model(folder, at::TensorOptions(at::kFloat).device(device));
   const nn::ModelAtLengths at_lengths(model, lengths_of(options, model.network().lengths));

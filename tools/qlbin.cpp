@@ -290,13 +290,9 @@ void merge(const Options& options) {
   }
 }
 
-Format format_of(const Options& options) {
-  return find_named<Format>(options.text("format")).value();
-}
-
 ImportRules import_rules(const Options& options, const VocabularyInfo& vocabulary) {
   ImportRules rules;
-  rules.format = format_of(options);
+  rules.format = options.choice<Format>("format");
   rules.vocabulary = vocabulary;
   rules.content = content_of(options, Content::kRawIds);
   if (options.flag("raw") && rules.format != Format::kNanogpt && rules.format != Format::kU32) {
@@ -331,7 +327,7 @@ void import_files(const Options& options) {
 
 void export_folders(const Options& options) {
   ExportOptions rules;
-  rules.format = format_of(options);
+  rules.format = options.choice<Format>("format");
   rules.threads = threads_of(options);
   if (options.given("file-tokens") && rules.format != Format::kLlmc) {
     throw UsageError("", "--file-tokens goes with --format llmc only",

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/tool.h"
 #include "installed.h"
@@ -109,7 +110,7 @@ void refuse_beside_file(const Options& options, const std::string& source,
 Request request_from_arch(const Options& options) {
   Request request;
   net::Network& network = request.network;
-  network.architecture = value_named<net::Architecture>(options.text("arch"), "--arch");
+  network.architecture = options.choice<net::Architecture>("arch");
   check_rate(options, {options.text("arch")});
   network.scales = scales_from_options(options, network.architecture);
   if (options.given("output-layers")) {
@@ -167,14 +168,9 @@ Request request_from_file(const Options& options, const std::string& source) {
   if (std::filesystem::is_directory(path)) {
     request.checkpoint = path.string();
   } else if (path.filename() == "model.json") {
-    request.checkpoint = path.has_parent_path() ? path.parent_path().string() : ".";
+    request.checkpoint = folder_of(path).string();
   }
   return request;
-}
-
-std::vector<std::int64_t> lengths_of(const Options& options, const std::string& name,
-                                     std::int64_t fallback) {
-  return options.given(name) ? options.integers(name) : std::vector<std::int64_t>{fallback};
 }
 
 // The table itself cannot say what its figures leave out.
@@ -250,15 +246,9 @@ Request make_request(const Options& options) {
                     : preset ? request_from_file(options, "preset")
                              : request_from_arch(options);
   if (request.has_sizes) note_vocabulary(request.network);
-  const net::Lengths& own = request.network.lengths;
-  for (const std::int64_t segment : lengths_of(options, "segment", own.segment)) {
-    for (const std::int64_t memory : lengths_of(options, "memory", own.memory)) {
-      for (const std::int64_t compressed :
-           lengths_of(options, "compressed-memory", own.compressed_memory)) {
-        request.lengths.push_back({segment, memory, compressed});
-      }
-    }
-  }
+  request.lengths = net::all_lengths({options.integers("segment"), options.integers("memory"),
+                                      options.integers("compressed-memory")},
+                                     request.network.lengths);
   return request;
 }
 

@@ -26,13 +26,6 @@ using namespace ql::interop;
 using namespace ql::shard;
 using namespace ql::text;
 
-// Returns the value of an option that names one of several values. The option table has already
-// refused other names.
-template <typename Value>
-static Value chosen(const Options& options, const char* name) {
-  return find_named<Value>(options.text(name)).value();
-}
-
 static std::string percent(std::int64_t part, std::int64_t total) {
   return fmt::format(
       "{:.2f} %",
@@ -91,11 +84,11 @@ static void import_vocabulary(const Options& options) {
                      fmt::format("leave out {}", options.positional().front()));
   }
   VocabularyImport rules;
-  if (options.given("type")) rules.type = chosen<TokenType>(options, "type");
+  if (options.given("type")) rules.type = options.choice<TokenType>("type");
   rules.lowercase = options.flag("lowercase");
   rules.blanks = find_named<Blanks>(options.text("blanks"));
-  rules.eos = chosen<Presence>(options, "eos");
-  rules.unk = chosen<Presence>(options, "unk");
+  rules.eos = options.choice<Presence>("eos");
+  rules.unk = options.choice<Presence>("unk");
   rules.eos_token = token_name(options, "eos-token");
   rules.unk_token = token_name(options, "unk-token");
   if (options.has("id-offset")) {
@@ -128,15 +121,15 @@ static void make_vocabulary(const Options& options) {
   options.refuse({"id-offset"}, "", "--{} goes with --import only",
                  "leave it out: ids made from text begin with 0");
   VocabularyRules rules;
-  rules.type = chosen<TokenType>(options, "type");
+  rules.type = options.choice<TokenType>("type");
   rules.lowercase = options.flag("lowercase");
   rules.min_count = options.integer("min-count");
   if (options.has("max-size")) rules.max_size = options.integer("max-size");
   if (options.has("character-coverage")) rules.coverage = options.real("character-coverage");
   rules.blanks = find_named<Blanks>(options.text("blanks")).value_or(Blanks::kAscii);
-  rules.eos = chosen<Presence>(options, "eos");
-  rules.unk = chosen<Presence>(options, "unk");
-  rules.invalid = chosen<InvalidText>(options, "invalid");
+  rules.eos = options.choice<Presence>("eos");
+  rules.unk = options.choice<Presence>("unk");
+  rules.invalid = options.choice<InvalidText>("invalid");
   rules.content = content_of(options, Content::kText);
 
   const bool parts = options.flag("counts");
@@ -175,9 +168,9 @@ static EncodeOptions encode_options(const Options& options, const Vocabulary& vo
   EncodeOptions rules;
   rules.eos = find_named<EosRule>(options.text("eos")).value_or(usual_eos(vocabulary));
   rules.documents = DocumentRule(options.text("document"));
-  rules.invalid = chosen<InvalidText>(options, "invalid");
+  rules.invalid = options.choice<InvalidText>("invalid");
   rules.content = content_of(options, Content::kText);
-  rules.unknown = chosen<UnknownRule>(options, "unknown");
+  rules.unknown = options.choice<UnknownRule>("unknown");
   return rules;
 }
 
@@ -227,7 +220,7 @@ static void encode(const Options& options) {
 
 static DecodeOptions decode_options(const Options& options, const Vocabulary& vocabulary) {
   DecodeOptions rules;
-  rules.eos = chosen<EosRule>(options, "eos");
+  rules.eos = options.choice<EosRule>("eos");
   if (rules.eos == EosRule::kDouble && !vocabulary.eos()) {
     throw UsageError("--eos double", "the vocabulary has no <eos>", "leave --eos out");
   }

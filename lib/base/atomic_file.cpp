@@ -54,17 +54,22 @@ std::string this_machine() {
   return fmt::format("{:08x}", xxh64(text.data(), text.size()) & 0xFFFFFFFF);
 }
 
+std::error_code remove_tree(const fs::path& path) {
+  std::error_code error, ignored;
+  fs::remove_all(path, error);
+  // A link's target keeps its permissions.
+  if (!error || !fs::is_directory(fs::symlink_status(path, ignored))) return error;
+  fs::permissions(path, fs::perms::owner_all, fs::perm_options::add, ignored);
+  fs::remove_all(path, error);
+  return error;
+}
+
 namespace {
 
 // This suffix of a temporary name marks an old folder that was moved away to make room for a new
 // one.
 constexpr const char* kMovedAway = ".old";
 constexpr mode_t kPermissions = S_IRWXU | S_IRWXG | S_IRWXO;
-
-// Returns the folder that holds `path`, "." for a plain name.
-fs::path folder_of(const fs::path& path) {
-  return path.has_parent_path() ? path.parent_path() : fs::path(".");
-}
 
 struct Claims {
   std::mutex mutex;
@@ -95,17 +100,6 @@ std::string shortened_name(const fs::path& final_path) {
   const std::string beginning = name.substr(0, kBeginning);
   return fmt::format("{}-{:016x}", beginning.substr(0, kBeginning - incomplete_suffix(beginning)),
                      xxh64(name.data(), name.size()));
-}
-
-// Removes a file or folder, also a folder in which its owner may not write.
-std::error_code remove_tree(const fs::path& path) {
-  std::error_code error, ignored;
-  fs::remove_all(path, error);
-  // A link's target keeps its permissions.
-  if (!error || !fs::is_directory(fs::symlink_status(path, ignored))) return error;
-  fs::permissions(path, fs::perms::owner_all, fs::perm_options::add, ignored);
-  fs::remove_all(path, error);
-  return error;
 }
 
 void remove_leftovers(const fs::path& path) {

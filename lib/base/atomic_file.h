@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "base/file.h"
 
@@ -49,6 +50,10 @@ struct TemporaryPath {
 
   fs::path path;  // empty after release()
 };
+
+// Removes a file or folder, also a folder in which its owner may not write. Returns the error of
+// the last attempt, if there is one.
+std::error_code remove_tree(const fs::path& path);
 
 // Writes a file under a temporary name in the folder of its final name. commit() calls fsync for
 // the file, renames it, and calls fsync for the folder. Without commit() the destructor removes the

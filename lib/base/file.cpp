@@ -30,6 +30,10 @@ void Descriptor::write(const void* data, std::size_t size, const std::string& wh
   }
 }
 
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
 std::string read_file(const fs::path& path, std::int64_t limit) {
   return read_content(path == "-" ? "./-" : path.string(), Content::kAnything, limit);
 }

@@ -55,6 +55,9 @@ class Descriptor {
 
 namespace fs = std::filesystem;
 
+// Returns the folder that holds `path`, "." for a plain name.
+fs::path folder_of(const fs::path& path);
+
 // Returns a file's content. Throws SystemError, and Error for a file of more than `limit` bytes.
 std::string read_file(const fs::path& path, std::int64_t limit = INT64_MAX);
 

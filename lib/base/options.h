@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/strings.h"
+
 namespace ql {
 
 // All options of a tool stand in one table, so parser, help, man page and bash completion agree.
@@ -85,6 +87,11 @@ class Options {
 
   bool flag(const std::string& name) const;
   std::string text(const std::string& name) const;  // kText, kFile, kFolder, kChoice
+  // Returns the value that a kChoice names, if its choices are names of Value (base/strings.h).
+  template <typename Value>
+  Value choice(const std::string& name) const {
+    return find_named<Value>(text(name)).value();
+  }
   std::int64_t integer(const std::string& name) const;
   double real(const std::string& name) const;
   // Returns the items of all uses of a kIntegerList, or nothing if the option has no value.

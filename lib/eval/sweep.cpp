@@ -15,23 +15,6 @@
 namespace ql::eval {
 namespace {
 
-std::vector<std::int64_t> or_default(const std::vector<std::int64_t>& list, std::int64_t value) {
-  return list.empty() ? std::vector<std::int64_t>{value} : list;
-}
-
-std::vector<net::Lengths> all_lengths(const LengthLists& lists, const net::Lengths& trained) {
-  std::vector<net::Lengths> all;
-  for (const std::int64_t segment : or_default(lists.segments, trained.segment)) {
-    for (const std::int64_t memory : or_default(lists.memories, trained.memory)) {
-      for (const std::int64_t compressed :
-           or_default(lists.compressed_memories, trained.compressed_memory)) {
-        all.push_back({segment, memory, compressed});
-      }
-    }
-  }
-  return all;
-}
-
 std::vector<Checkpoint> read_checkpoints(const SweepOptions& options) {
   std::vector<Checkpoint> checkpoints;
   for (const std::string& name : options.checkpoints) {
@@ -141,7 +124,7 @@ void run_checkpoint(const Checkpoint& checkpoint, const std::vector<DataSet>& da
   const nn::Model model =
       weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
   if (!options.group->is_single()) {
-    options.group->require_same({{"-m", "weights with hash " + weights::hash_of(model)}}, kSameJob);
+    options.group->require_same({{"-m", "weights with hash " + weights::hash_of(model)}});
   }
   const nn::ModelPrecision precision(model, options.precision);
   std::vector<EvaluatedModel> models;
@@ -187,7 +170,7 @@ void require_same_job(const SweepOptions& options, const std::vector<Checkpoint>
                                            with_thousands(set.source.tokens), set.hash,
                                            describe(set.vocabulary))});
   }
-  options.group->require_same(facts, kSameJob);
+  options.group->require_same(facts);
 }
 
 // Returns true if the data is to be read once and in order: for independent units, and for a token
@@ -234,14 +217,11 @@ Json run_one_pass(const SweepOptions& options, const std::vector<Checkpoint>& ch
 
 }  // namespace
 
-Checkpoint read_checkpoint(const std::string& name, const LengthLists& lists, std::int64_t stride) {
-  Checkpoint checkpoint{name, name, net::read_model_file(name), {}};
-  if (!std::filesystem::is_directory(name)) {  // `name` is the path of model.json
-    const std::filesystem::path folder = checkpoint.folder.parent_path();
-    checkpoint.folder = folder.empty() ? std::filesystem::path(".") : folder;
-  }
+Checkpoint read_checkpoint(const std::string& name, const net::LengthLists& lists,
+                           std::int64_t stride) {
+  Checkpoint checkpoint{name, net::checkpoint_folder(name), net::read_model_file(name), {}};
   net::require_weights(checkpoint.folder, name);
-  checkpoint.lengths = all_lengths(lists, checkpoint.model.network.lengths);
+  checkpoint.lengths = net::all_lengths(lists, checkpoint.model.network.lengths);
   for (const net::Lengths& lengths : checkpoint.lengths) {
     try {
       check_stride(net::make_geometry(checkpoint.model.network, lengths), stride);

@@ -16,11 +16,6 @@
 
 namespace ql::eval {
 
-// This is the remedy of ProcessGroup::require_same() where the processes may be of two jobs.
-constexpr const char* kSameJob =
-    "start all processes with the same program, command and data; or another job uses this port: "
-    "then give each job a MASTER_PORT of its own";
-
 struct Checkpoint {
   std::string name;  // as given
   std::filesystem::path folder;
@@ -28,15 +23,10 @@ struct Checkpoint {
   std::vector<net::Lengths> lengths;  // the lengths to evaluate with; the last changes fastest
 };
 
-// Lengths to combine; an empty list stands for the length that each checkpoint was trained with.
-struct LengthLists {
-  std::vector<std::int64_t> segments, memories, compressed_memories;
-};
-
 // Reads model.json of `name`, a folder or the path of that file. Throws Error if there are no
 // weights, and ConfigError for lengths that do not fit the network, or each other where `stride` is
 // not 0 (check_stride()).
-Checkpoint read_checkpoint(const std::string& name, const LengthLists& lists,
+Checkpoint read_checkpoint(const std::string& name, const net::LengthLists& lists,
                            std::int64_t stride = 0);
 
 // For each row of results, the sweep itself sets `lengths`, `unknown`, `sink`, `progress` and
@@ -46,7 +36,7 @@ struct SweepOptions : EvaluationOptions {
       checkpoints;  // folders with model.json and model.safetensors, or paths to their model.json
   std::optional<std::string> unigram;  // training data of the unigram baseline
   std::vector<std::string> data;       // folders with a manifest, or token streams; at most one "-"
-  LengthLists lists;                   // of the checkpoints
+  net::LengthLists lists;              // of the checkpoints
   c10::Device device = c10::DeviceType::CPU;
   machine::Precision precision = machine::Precision::kFloat32;
   std::optional<std::string> loss_file;       // LossFile's path; only for a sweep of one row

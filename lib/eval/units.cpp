@@ -55,6 +55,13 @@ void UnitSums::hand_over() {
   sum_.nll = 0;
 }
 
+void check_begin(std::int64_t id, std::int64_t vocab_size) {
+  if (id < vocab_size) return;
+  throw UsageError("--begin",
+                   fmt::format("the id {} is outside the vocabulary of {} entries", id, vocab_size),
+                   fmt::format("give an id from 0 to {}, or --begin none", vocab_size - 1));
+}
+
 namespace {
 
 // Finds the ends of lines in a stream.
@@ -182,13 +189,7 @@ class UnitScoring : public shard::TokenSink {
       throw Error(name_, "documents need a begin token, but neither <eos> nor line feed is known",
                   "give another token's id with --begin, or give --begin none");
     }
-    if (begin && static_cast<std::int64_t>(*begin) >= model.network().vocab_size) {
-      throw UsageError(
-          "--begin",
-          fmt::format("the id {} is outside the vocabulary of {} entries", *begin,
-                      model.network().vocab_size),
-          fmt::format("give an id from 0 to {}, or --begin none", model.network().vocab_size - 1));
-    }
+    if (begin) check_begin(*begin, model.network().vocab_size);
     alone_.emplace(model_, name_, options.begin.none ? std::nullopt : begin, of_scorer);
   }
 

@@ -81,6 +81,9 @@ struct UnitScores {
   DataSet data;  // only describes the data: `source` has no functions to read tokens
 };
 
+// Throws UsageError for --begin if the vocabulary does not have the token `id`.
+void check_begin(std::int64_t id, std::int64_t vocab_size);
+
 // Scores the units of the data at `path`. Opens the data as open_data() does, but reads a stream
 // while it arrives, without keeping it. If the stream is damaged, the units reported before were
 // complete. Progress is reported after every chunk. For Unit::kToken `sink` is not called.

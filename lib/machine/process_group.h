@@ -26,6 +26,11 @@ struct RowRange {
 // Holds the name and the text of a value that must be equal in all processes of a job.
 using Fact = std::pair<std::string, std::string>;
 
+// The remedy where the processes may be of two jobs.
+constexpr const char* kSameJob =
+    "start all processes with the same program, command and data; or another job uses this port: "
+    "then give each job a MASTER_PORT of its own";
+
 // All processes have to call every function that is marked as collective, in the same order. A
 // collective function throws Error when another process has failed or lets the others wait too
 // long. The error names that process and the reason. A collective function throws Interrupted when
@@ -80,7 +85,7 @@ class ProcessGroup {
   std::vector<std::string> gather(const std::string& text);
   // Collective. Throws Error in all processes if a fact is not the same in all of them. The error
   // names the first such fact, and two processes with their values.
-  void require_same(const std::vector<Fact>& facts, const std::string& remedy);
+  void require_same(const std::vector<Fact>& facts, const std::string& remedy = kSameJob);
 
   // Collective. Returns the signal that has asked one of the processes to stop, or 0. If several
   // signals have come, returns the first of them in kStopSignals. Also sets `clock`, if given,

@@ -159,6 +159,10 @@ static std::filesystem::path model_file_of(const std::filesystem::path& path) {
           : "give RUN/best or RUN/last of qltrain -o RUN");
 }
 
+std::filesystem::path checkpoint_folder(const std::filesystem::path& path) {
+  return std::filesystem::is_directory(path) ? path : folder_of(path);
+}
+
 void require_weights(const std::filesystem::path& folder, const std::string& name) {
   if (std::filesystem::exists(folder / "model.safetensors")) return;
   const std::string found = unconverted_weights(folder);

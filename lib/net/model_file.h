@@ -47,6 +47,9 @@ struct ModelFile {
   Json provenance = Json::object();
 };
 
+// Returns the folder of a checkpoint; `path` is this folder or a file in it, such as model.json.
+std::filesystem::path checkpoint_folder(const std::filesystem::path& path);
+
 // Throws Error about `name` for a folder without model.safetensors. If the folder has weights in
 // other files, the error states how to convert them.
 void require_weights(const std::filesystem::path& folder, const std::string& name);

@@ -53,6 +53,22 @@ bool has_scales(Architecture architecture) {
   return architecture == Architecture::kTransformerQl || architecture == Architecture::kMultiScale;
 }
 
+std::vector<Lengths> all_lengths(const LengthLists& lists, const Lengths& own) {
+  const auto or_own = [](const std::vector<std::int64_t>& list, std::int64_t value) {
+    return list.empty() ? std::vector<std::int64_t>{value} : list;
+  };
+  std::vector<Lengths> all;
+  for (const std::int64_t segment : or_own(lists.segments, own.segment)) {
+    for (const std::int64_t memory : or_own(lists.memories, own.memory)) {
+      for (const std::int64_t compressed :
+           or_own(lists.compressed_memories, own.compressed_memory)) {
+        all.push_back({segment, memory, compressed});
+      }
+    }
+  }
+  return all;
+}
+
 std::string to_short_text(Architecture architecture) {
   return kShortNames.at(static_cast<std::size_t>(architecture));
 }

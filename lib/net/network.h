@@ -99,6 +99,14 @@ struct Lengths {
   }
 };
 
+// Holds values to combine. An empty list stands for the length that a network has of its own.
+struct LengthLists {
+  std::vector<std::int64_t> segments, memories, compressed_memories;
+};
+
+// Returns all combinations; the compressed memory changes fastest.
+std::vector<Lengths> all_lengths(const LengthLists& lists, const Lengths& own);
+
 struct Network {
   Architecture architecture = Architecture::kTransformerQl;
   std::int64_t vocab_size = 0;  // 0 in a preset: taken from the data

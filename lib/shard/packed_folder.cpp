@@ -42,7 +42,7 @@ PackedFolder find_packed_folder(const fs::path& path) {
                             : "encode text with `qltok encode`, and pack the token stream with "
                               "`qlbin pack -o DIR`");
     }
-    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+    const fs::path folder = folder_of(path);
     return {folder, path, folder.string()};
   }
   const fs::path manifest = path / "manifest.json";

@@ -108,10 +108,7 @@ static void require_same_job(const TrainingTask& task, const shard::MultiReader&
   if (task.compute.device.is_cpu()) {
     facts.push_back({machine::kVectorVersionVariable, to_text(machine::vector_version())});
   }
-  task.group->require_same(facts,
-                           "start all processes with the same program, command and data; or "
-                           "another job uses this port: then give each job a MASTER_PORT of its "
-                           "own");
+  task.group->require_same(facts);
 }
 
 // Checks that task, data and validation data fit together, and returns `validation`.

@@ -183,7 +183,8 @@ static TensorFile read_checked(const std::filesystem::path& folder) {
   return file;
 }
 
-TensorFile read_weights(const std::filesystem::path& folder) {
+TensorFile read_weights(const std::filesystem::path& checkpoint) {
+  const std::filesystem::path folder = net::checkpoint_folder(checkpoint);
   const auto state = [file = folder / "state.json"] {
     try {
       return ql::read_file(file);
@@ -211,9 +212,9 @@ std::string hash_of(const nn::Model& model) {
   return hasher.digest();
 }
 
-nn::Model load_model(const std::filesystem::path& folder, const at::TensorOptions& options) {
-  const net::Network network = net::read_model_file(folder).network;
-  const TensorFile file = read_weights(folder);
+nn::Model load_model(const std::filesystem::path& checkpoint, const at::TensorOptions& options) {
+  const net::Network network = net::read_model_file(checkpoint).network;
+  const TensorFile file = read_weights(checkpoint);
   check_count(network, file);
   nn::Model model(network, options);
   load_weights(model, file);

@@ -17,15 +17,16 @@ namespace ql::weights {
 // constant, pos_emb.inv_freq, is always accepted.
 void load_weights(nn::Model& model, const TensorFile& file);
 
-// Reads model.safetensors of a checkpoint folder. If the folder has a state.json, state.json must
-// be complete, and model.safetensors and model.json must have the hashes that state.json records:
-// nothing else would detect a flipped bit in a weight. Weights of Hugging Face Transformers have
-// the prefix "transformer."; they get the names and the order of the public Transformer-XL code.
-TensorFile read_weights(const std::filesystem::path& folder);
+// Reads model.safetensors of a checkpoint, given by its folder or its model.json. If the folder has
+// a state.json, state.json must be complete, and model.safetensors and model.json must have the
+// hashes that state.json records: nothing else would detect a flipped bit in a weight. Weights of
+// Hugging Face Transformers have the prefix "transformer."; they get the names and the order of the
+// public Transformer-XL code.
+TensorFile read_weights(const std::filesystem::path& checkpoint);
 
-// Makes the model of a checkpoint folder from model.json and read_weights(). `options` gives dtype
+// Makes the model of a checkpoint from model.json and read_weights(). `options` gives dtype
 // and device; the default is float32 on the CPU.
-nn::Model load_model(const std::filesystem::path& folder,
+nn::Model load_model(const std::filesystem::path& checkpoint,
                      const at::TensorOptions& options = at::kFloat);
 
 // Returns the hash of all parameters' bits.

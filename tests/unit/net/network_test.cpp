@@ -106,6 +106,13 @@ TEST_CASE("network_from_json: keys may be left out, except those without a defau
   }
 }
 
+TEST_CASE("all_lengths: every combination, an empty list for the network's own length") {
+  CHECK(all_lengths({}, {4, 6, 7}) == std::vector<Lengths>{{4, 6, 7}});
+  CHECK(all_lengths({{8, 2}, {}, {0, 1}}, {4, 6, 7}) ==
+        std::vector<Lengths>{{8, 6, 0}, {8, 6, 1}, {2, 6, 0}, {2, 6, 1}});
+  CHECK(all_lengths({{}, {0, 12}, {}}, {4, 6, 7}) == std::vector<Lengths>{{4, 0, 7}, {4, 12, 7}});
+}
+
 TEST_CASE("network_from_json: wrong keys, types and lengths name the file and the key") {
   CHECK(message_of([](Json& json) { json["dropot"] = 0.1; }) ==
         "test.json: unknown key 'dropot'; did you mean 'dropout'?");
