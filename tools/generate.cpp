@@ -247,8 +247,9 @@ void add_stop_string(const std::string& typed, NamedTokens& tokens, bool may_be_
     std::string words;
     for (const std::string& word : split(replaced(string, "\n", " \n "), ' ')) {
       if (word.empty()) continue;
-      const bool ends_line = word == "\n" && tokens.header.vocabulary.eos;
-      if (!ends_line && !tokens.find_name("--until", word)) {
+      const auto token =
+          word == "\n" ? tokens.header.vocabulary.eos : tokens.find_name("--until", word);
+      if (!token) {
         if (may_be_absent) return;
         if (word == "\n") {
           throw UsageError("--until", tokens.no_line_end(),
@@ -256,7 +257,7 @@ void add_stop_string(const std::string& typed, NamedTokens& tokens, bool may_be_
         }
         tokens.require_name("--until", word);
       }
-      words += as_word(word);
+      words += as_word(token == tokens.header.vocabulary.eos ? "\n" : word);
     }
     if (words.empty()) {
       if (may_be_absent) return;
@@ -265,8 +266,8 @@ void add_stop_string(const std::string& typed, NamedTokens& tokens, bool may_be_
     string = words;
   }
   options.stop_strings.push_back(string);
-  // A SentencePiece model has a blank before each line, which decoding removes.
-  if (type == "sentencepiece") options.stop_strings.push_back(replaced(string, "\n", "\n "));
+  // A SentencePiece model may have a blank before each line, which decoding removes.
+  if (type == "sentencepiece") options.stop_strings.push_back(with_line_blanks(string));
   if (options.token_texts.empty()) options.token_texts = texts_to_search(tokens.header);
 }
 
@@ -319,46 +320,27 @@ std::string text_of_words(std::string joined, bool at_line) {
   return replaced(joined, "\n ", "\n");
 }
 
-// Removes the blanks that encoding added to a document of pieces, by the rules of text::Decoder,
-// which needs SentencePiece and so cannot be in this program.
-class AddedBlanks {
- public:
-  AddedBlanks(const shard::VocabularyInfo& vocabulary, const DecodingRules& rules)
-      : eos_(vocabulary.eos), eos_ends_line_(vocabulary.type != "piece"), rules_(rules) {}
-
-  // Takes the text of the document's next token, and returns it without added blanks.
-  std::string remove(shard::TokenId id, std::string_view written) {
-    using text::LeadingBlanks;
-    if (written.empty()) return "";
-    const bool ends_line =
-        id == eos_ ? eos_ends_line_ : rules_.feed_ends_line && written.back() == '\n';
-    const bool begins = std::exchange(line_empty_, ends_line);
-    const LeadingBlanks blanks = begins ? rules_.leading_blanks : LeadingBlanks::kNone;
-    if (blanks == LeadingBlanks::kFirstToken) return replaced(written, " ", "");
-    if (blanks != LeadingBlanks::kNone && written.front() == ' ') {
-      written.remove_prefix(1);
-      if (written.empty()) line_empty_ = blanks == LeadingBlanks::kAll;
-    }
-    return std::string(written);
-  }
-
- private:
-  std::optional<shard::TokenId> eos_;
-  bool eos_ends_line_;
-  const DecodingRules& rules_;
-  bool line_empty_ = true;  // the line or document has no text yet
-};
-
 // Returns `joined`, which is joined from the texts of the tokens `made`, maybe up to a stop string,
 // without added blanks. The document begins with the tokens of `prompt`.
 std::string text_of_pieces(const std::vector<shard::TokenId>& prompt,
                            const std::vector<shard::TokenId>& made, std::string_view joined,
-                           const std::vector<std::string>& texts, AddedBlanks blanks) {
-  for (const shard::TokenId id : prompt) blanks.remove(id, texts[id]);
+                           const std::vector<std::string>& texts, text::AddedBlanks added,
+                           std::optional<shard::TokenId> eos) {
+  text::BlankRemover blanks(added);
   std::string text;
+  const auto put = [&](shard::TokenId id, std::string_view written) {
+    if (id == eos) {
+      blanks.eos();
+      text.append(written);
+    } else {
+      blanks.append(written, text);
+    }
+  };
+  for (const shard::TokenId id : prompt) put(id, texts[id]);
+  text.clear();
   for (const shard::TokenId id : made) {
     const std::string_view written = joined.substr(0, texts[id].size());
-    text += blanks.remove(id, written);
+    put(id, written);
     joined.remove_prefix(written.size());
   }
   return text;
@@ -405,8 +387,8 @@ void continue_items(const Options& options, const nn::ModelAtLengths& model) {
       } else {
         // The item is a document, before which the network reads the token that ends lines.
         prompt.erase(prompt.begin(), prompt.begin() + (line_end ? 1 : 0));
-        text = text_of_pieces(prompt, made, text, rules.token_texts,
-                              AddedBlanks(header.vocabulary, records.decoding()));
+        text = text_of_pieces(prompt, made, text, rules.token_texts, records.decoding().blanks,
+                              header.vocabulary.eos);
       }
       out.write(json_line({{"item", record["number"]},
                            {"id", record["keys"].value("id", Json())},

@@ -12,13 +12,12 @@
 #include "base/stream.h"
 #include "base/strings.h"
 #include "shard/token_stream.h"
-#include "text/sentencepiece.h"
+#include "text/added_blanks.h"
 
 // Holds the rules of decoding that vocabulary.json may leave to its SentencePiece model, which the
 // programs with LibTorch cannot read.
 struct DecodingRules {
-  ql::text::LeadingBlanks leading_blanks = ql::text::LeadingBlanks::kNone;
-  bool feed_ends_line = false;  // a token that ends with a line feed ends a line, as <eos> does
+  ql::text::AddedBlanks blanks;
   std::vector<ql::shard::TokenId> control;  // tokens without a text, except <eos>
 };
 
@@ -42,9 +41,9 @@ class ItemRecords {
   ql::shard::StreamHeader vocabulary() {
     const ql::Json record = next([] {});
     missing_ = record["missing"];
-    decoding_.leading_blanks = ql::value_named<ql::text::LeadingBlanks>(
-        record["leading_blanks"].get<std::string>(), "--items");
-    decoding_.feed_ends_line = record["feed_ends_line"];
+    const ql::Json& blanks = record["added_blanks"];
+    decoding_.blanks = {ql::value_named<ql::text::LeadingBlanks>(blanks["leading"], "--items"),
+                        blanks["after_feed"], blanks["after_eos"]};
     decoding_.control = record["control"].get<std::vector<ql::shard::TokenId>>();
     if (record["vocabulary"].is_null()) return {};
     return {ql::shard::vocabulary_info_from_json(ql::JsonObject(record["vocabulary"], "--items")),
@@ -59,9 +58,10 @@ class ItemRecords {
 
  private:
   ql::Json read() {
-    std::size_t end = 0;
-    while ((end = buffer_.find('\n', begin_)) == std::string::npos) {
+    std::size_t end = 0, searched = begin_;
+    while ((end = buffer_.find('\n', searched)) == std::string::npos) {
       buffer_.erase(0, std::exchange(begin_, 0));
+      searched = buffer_.size();
       std::array<char, 1 << 16> bytes{};
       const std::size_t size = input_.read(bytes.data(), bytes.size());
       if (size == 0) {

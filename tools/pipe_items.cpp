@@ -106,6 +106,7 @@ void put_all(const Options& options, const std::vector<std::string>& checkpoints
     const CheckpointText text(checkpoints[i]);
     const auto& vocabulary = text.vocabulary;
     const bool has_model = vocabulary && vocabulary->type() == text::TokenType::kSentencePiece;
+    const auto blanks = vocabulary ? vocabulary->added_blanks() : text::AddedBlanks{};
     Json control = Json::array();
     for (text::TokenId id = 0; has_model && id < vocabulary->size(); ++id) {
       if (vocabulary->model().is_control(id) && !vocabulary->is_special(id)) control.push_back(id);
@@ -113,9 +114,10 @@ void put_all(const Options& options, const std::vector<std::string>& checkpoints
     records.put(
         {{"vocabulary", vocabulary ? shard::vocabulary_info_to_json(vocabulary->info()) : Json()},
          {"text", text.text},
-         {"leading_blanks",
-          to_text(vocabulary ? vocabulary->leading_blanks() : text::LeadingBlanks::kNone)},
-         {"feed_ends_line", has_model && !vocabulary->model().line_feed()},
+         {"added_blanks",
+          {{"leading", to_text(blanks.leading)},
+           {"after_feed", blanks.after_feed},
+           {"after_eos", blanks.after_eos}}},
          {"control", std::move(control)},
          {"missing", text.missing}});
     const auto put = [&](std::string_view line, std::int64_t number) {

@@ -3,6 +3,8 @@
 // instead: it encodes the prompt, runs that program, and decodes the generated tokens.
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +16,7 @@
 #include "base/process.h"
 #include "base/provenance.h"
 #include "base/stream.h"
+#include "base/strings.h"
 #include "base/tool.h"
 #include "checkpoint_text.h"
 #include "installed.h"
@@ -54,8 +57,9 @@ std::vector<shard::TokenId> encode(const text::Vocabulary& vocabulary, const std
   return std::move(encoded.ids);
 }
 
-// Returns the strings of --until that are not tokens of the vocabulary. Words are always complete
-// tokens, so the program in libexec ends a text of words where a string begins.
+// Returns the strings of --until that are not tokens of the vocabulary, as the text of tokens has
+// them. Words are always complete tokens, so the program in libexec ends a text of words where a
+// string begins.
 std::vector<std::string> stop_strings(const text::Vocabulary& vocabulary, const Options& options) {
   std::vector<std::string> strings;
   for (const std::string& typed : options.texts("until")) {
@@ -68,6 +72,9 @@ std::vector<std::string> stop_strings(const text::Vocabulary& vocabulary, const 
       continue;
     }
     strings.push_back(names.front());
+    if (vocabulary.type() == text::TokenType::kSentencePiece) {
+      strings.push_back(with_line_blanks(names.front()));
+    }
   }
   return strings;
 }
@@ -86,20 +93,26 @@ class Texts : public shard::TokenSink {
   }
   void begin_document() override {
     finish(std::nullopt);
-    decoder_.emplace(vocabulary_, rules_, [this](std::string_view words) { put(words); });
+    decoder_.emplace(vocabulary_, rules_, [this](std::string_view text) { print(text); });
     decoder_->begin_document();
     decoder_->write(prompt_.data(), prompt_.size());
     if (!stop_strings_.empty()) stop_.emplace(stop_strings_);
   }
   void write(const shard::TokenId* ids, std::size_t count) override {
-    if (decoder_) decoder_->write(ids, count);
+    if (!decoder_) return;
+    if (!stop_) {
+      decoder_->write(ids, count);
+      return;
+    }
+    for (std::size_t i = 0; i < count && !stop_->found(); ++i) hold_back(ids[i]);
   }
   void finish(const std::optional<shard::TextCounts>& counts) override {
-    if (decoder_) decoder_->finish(counts);
-    if (stop_ && !stop_->found()) print(held_back_);
+    if (stop_ && !stop_->found()) write_settled(SIZE_MAX);
     held_back_.clear();
     stop_.reset();
-    printed_ = 0;
+    settled_ = 0;
+    if (decoder_) decoder_->finish(counts);
+    decoder_.reset();
     if (last_ != '\n') out_.write("\n");
     last_ = '\n';
   }
@@ -110,28 +123,34 @@ class Texts : public shard::TokenSink {
     if (!text.empty()) last_ = text.back();
   }
 
-  // Prints the text, except what may belong to a stop string.
-  void put(std::string_view text) {
-    if (!stop_) {
-      print(text);
-      return;
+  // Writes the next token and those before it, except what may belong to a stop string.
+  void hold_back(shard::TokenId id) {
+    stop_->put(decoder_->text_of(id));
+    held_back_.push_back(id);
+    write_settled(stop_->settled());
+    if (stop_->found() && stop_->settled() > settled_) {
+      decoder_->write_beginning(held_back_.front(), stop_->settled() - settled_);
     }
-    if (stop_->found()) return;
-    stop_->put(text);
-    held_back_ += text;
-    const std::size_t settled = stop_->settled() - printed_;
-    print(std::string_view(held_back_).substr(0, settled));
-    held_back_.erase(0, settled);
-    printed_ += settled;
+  }
+
+  // Writes the tokens that end in the first `bytes` of the continuation's text.
+  void write_settled(std::size_t bytes) {
+    while (!held_back_.empty()) {
+      const std::size_t size = decoder_->text_of(held_back_.front()).size();
+      if (settled_ + size > bytes) return;
+      decoder_->write(&held_back_.front(), 1);
+      held_back_.pop_front();
+      settled_ += size;
+    }
   }
 
   const text::Vocabulary& vocabulary_;
   const std::vector<shard::TokenId>& prompt_;
   std::vector<std::string> stop_strings_;
   OutputStream& out_;
-  std::optional<StopStrings> stop_;  // of the current continuation
-  std::string held_back_;            // its text that is not printed yet
-  std::size_t printed_ = 0;          // the bytes of its text that are
+  std::optional<StopStrings> stop_;       // of the current continuation
+  std::deque<shard::TokenId> held_back_;  // its tokens that are not written yet
+  std::size_t settled_ = 0;               // the bytes of the tokens that are
   text::DecodeOptions rules_;
   std::optional<text::Decoder> decoder_;
   char last_ = '\n';

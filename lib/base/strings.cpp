@@ -266,6 +266,15 @@ static std::optional<std::int64_t> read_with_unit(std::string_view text, Number&
   return std::nullopt;
 }
 
+std::string with_line_blanks(std::string_view text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (i > 0 && text[i - 1] == '\n' && text[i] != '\n') result += ' ';
+    result += text[i];
+  }
+  return result;
+}
+
 void StopStrings::put(std::string_view text) {
   if (found_) return;
   tail_ += text;

@@ -152,6 +152,10 @@ Value value_named(const std::string& name, const std::string& where) {
 // candidate that begins with it. Returns "" if no candidate fits.
 std::string nearest(std::string_view typed, const std::vector<std::string>& candidates);
 
+// Returns `text` with a space at the beginning of each line but the first, if the line is not
+// empty: so encoding for a SentencePiece model writes it.
+std::string with_line_blanks(std::string_view text);
+
 // Finds the first of several strings in a text that arrives in parts.
 class StopStrings {
  public:

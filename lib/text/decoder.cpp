@@ -2,8 +2,6 @@
 
 #include "text/decoder.h"
 
-#include <iterator>
-
 namespace ql::text {
 
 PieceWriter::PieceWriter(const Vocabulary& vocabulary, EosRule eos, Sink sink)
@@ -47,7 +45,7 @@ constexpr std::size_t kPassOnBytes = std::size_t{64} * 1024;
 
 static std::string token_text(const Vocabulary& vocabulary, TokenId id) {
   const std::string_view token = vocabulary.token(id);
-  if (id == vocabulary.eos()) return "";
+  if (id == vocabulary.eos()) return "\n";
   if (id == vocabulary.unk()) return std::string(kReplacementUtf8);
   switch (vocabulary.type()) {
     case TokenType::kSentencePiece:
@@ -67,10 +65,7 @@ Decoder::Decoder(const Vocabulary& vocabulary, DecodeOptions options, Sink sink)
     : vocabulary_(vocabulary),
       options_(options),
       sink_(std::move(sink)),
-      leading_blanks_(vocabulary.leading_blanks()),
-      feed_ends_line_(vocabulary.type() == TokenType::kSentencePiece &&
-                      !vocabulary.model().line_feed()),
-      eos_ends_line_(vocabulary.type() != TokenType::kPiece) {
+      blanks_(vocabulary.added_blanks()) {
   if (vocabulary_.type() == TokenType::kWord) return;
   texts_.reserve(vocabulary_.size());
   for (TokenId id = 0; id < vocabulary_.size(); ++id) texts_.push_back(token_text(vocabulary_, id));
@@ -98,9 +93,14 @@ void Decoder::write(const TokenId* ids, std::size_t count) {
   pass_on();
 }
 
+void Decoder::write_beginning(TokenId id, std::size_t bytes) {
+  add_text(std::string_view(texts_.at(id)).substr(0, bytes));
+  pass_on();
+}
+
 void Decoder::begin_document() {
   if (vocabulary_.type() == TokenType::kWord && !line_empty_) end_line();
-  line_empty_ = true;
+  blanks_.begin_document();
 }
 
 void Decoder::finish(const std::optional<shard::TextCounts>& /*counts*/) {
@@ -111,19 +111,7 @@ void Decoder::finish(const std::optional<shard::TextCounts>& /*counts*/) {
 void Decoder::add_text(std::string_view text) {
   if (text.empty()) return;
   line_open_ = true;
-  const bool begins = std::exchange(line_empty_, false);
-  if (begins && leading_blanks_ == LeadingBlanks::kFirstToken) {
-    std::copy_if(text.begin(), text.end(), std::back_inserter(text_),
-                 [](char c) { return c != ' '; });
-    return;
-  }
-  if (begins && leading_blanks_ != LeadingBlanks::kNone && text.front() == ' ') {
-    text.remove_prefix(1);
-    line_empty_ = text.empty() && leading_blanks_ == LeadingBlanks::kAll;
-    if (line_empty_) return;
-  }
-  if (feed_ends_line_ && !text.empty() && text.back() == '\n') line_empty_ = true;
-  text_.append(text);
+  blanks_.append(text, text_);
 }
 
 void Decoder::add_word(std::string_view word) {
@@ -145,12 +133,13 @@ void Decoder::add_eos() {
       options_.line_style == LineStyle::kPadded) {
     text_.push_back(' ');
   }
+  blanks_.eos();
   end_line();
 }
 
 void Decoder::end_line() {
   text_.push_back('\n');
-  line_empty_ = eos_ends_line_;
+  line_empty_ = true;
   line_open_ = false;
 }
 

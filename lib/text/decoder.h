@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shard/token_stream.h"
+#include "text/added_blanks.h"
 #include "text/encoder.h"
 #include "text/vocabulary.h"
 
@@ -57,6 +58,11 @@ class Decoder : public shard::TokenSink {
   void begin_document() override;
   // Throws Error for an id that the vocabulary does not have.
   void write(const TokenId* ids, std::size_t count) override;
+  // Returns the text of a token with the spaces that encoding added, and "\n" for <eos>. Not for
+  // words.
+  const std::string& text_of(TokenId id) const { return texts_.at(id); }
+  // Writes only the first `bytes` of text_of(id). Not for words.
+  void write_beginning(TokenId id, std::size_t bytes);
   void finish(const std::optional<shard::TextCounts>& counts) override;
 
  private:
@@ -73,12 +79,8 @@ class Decoder : public shard::TokenSink {
   // empty, because each token is its own text.
   std::vector<std::string> texts_;
   std::string text_;
-  LeadingBlanks leading_blanks_;
-  // After a token that ends with a line feed, line_empty_ becomes true if feed_ends_line_ is true.
-  // After <eos>, line_empty_ gets the value of eos_ends_line_. Spaces that encoding added are
-  // removed only while line_empty_ is true.
-  bool feed_ends_line_, eos_ends_line_;
-  bool line_empty_ = true;  // the line or document has no text yet
+  BlankRemover blanks_;     // for types other than word
+  bool line_empty_ = true;  // the line has no word yet; for type word
   // Only EosRule::kDouble reads this. The next <eos> ends a line if true, and begins one if false.
   bool line_open_ = false;
 };

@@ -1,13 +1,14 @@
 // Reads the rules of SentencePiece models, applies the models, and trains them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "text/added_blanks.h"
 
 namespace ql::text {
 
@@ -49,16 +50,6 @@ constexpr std::string_view kPieceBlank = "\xE2\x96\x81";
 // UTF-8.
 std::size_t sentencepiece_part(std::string_view text, std::size_t longest = std::size_t{64} * 1024);
 
-// LeadingBlanks names the spaces that decoding removes at the beginning of a line or document,
-// because encoding may add a space there.
-enum class LeadingBlanks {
-  kNone,
-  kOne,         // the first space
-  kAll,         // all spaces before the first other character
-  kFirstToken,  // all spaces in the first token
-};
-constexpr auto names_of(LeadingBlanks) { return std::array{"none", "one", "all", "first-token"}; }
-
 class SentencePieceModel {
  public:
   // `serialized` is a model as the library writes it. Throws FormatError at `where`, also for a
@@ -77,8 +68,8 @@ class SentencePieceModel {
   // Returns true when the model does not rewrite text. Then a line may be encoded in parts. Other
   // models rewrite a line as a unit.
   bool keeps_text() const { return keeps_text_; }
-  // Returns the spaces that decoding removes at the beginning of each line.
-  LeadingBlanks leading_blanks() const { return leading_blanks_; }
+  // Returns the spaces that encoding adds at the beginning of each line.
+  AddedBlanks added_blanks() const { return {leading_blanks_, /*after_feed=*/!line_feed_}; }
   // Returns the piece that is a line feed and nothing else, if the model has one.
   std::optional<std::uint32_t> line_feed() const { return line_feed_; }
   // Appends the ids of `text`, which must be valid UTF-8. May be called from several threads.

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/strings.h"
 #include "shard/manifest.h"
+#include "text/added_blanks.h"
 #include "text/sentencepiece.h"
 #include "text/token_table.h"
 
@@ -75,8 +76,11 @@ class Vocabulary {
   const TokenTable& tokens() const { return tokens_; }
   const std::vector<std::int64_t>& counts() const { return content_.counts; }
   const SentencePieceModel& model() const { return *model_; }
-  LeadingBlanks leading_blanks() const {
-    return model_ ? model_->leading_blanks() : content_.leading_blanks;
+  // Returns the spaces that encoding adds, which decoding removes.
+  AddedBlanks added_blanks() const {
+    if (model_) return model_->added_blanks();
+    return {content_.leading_blanks, /*after_feed=*/false,
+            /*after_eos=*/type() != TokenType::kPiece};
   }
 
   // Vocabularies with the same hash give token ids the same meaning. The hash covers type,
