@@ -138,6 +138,24 @@ void verify_checkpoint(const fs::path& folder) {
   if (!found.empty()) throw FormatError("", found, kRemedy);
 }
 
+void restore_best(const fs::path& run, std::int64_t step, const fs::path& checkpoint) {
+  const fs::path best = run / "best";
+  try {
+    const std::string found = damage(best);
+    if (found.empty()) return;
+    for (const fs::path& other : {checkpoint, step_folder(run, step)}) {
+      if (step_of(other) != step || !damage(other).empty()) continue;
+      log_warning("{}; {} is made again from {}", found, best.string(), other.string());
+      link_checkpoint(other, best);
+      return;
+    }
+    log_warning("{}; no other checkpoint has the best weights, which are those of step {}", found,
+                with_thousands(step));
+  } catch (const Error& error) {
+    log_warning("{} was not checked: {}", best.string(), error.what());
+  }
+}
+
 TrainingState read_checkpoint(const fs::path& folder, TrainedNetwork& trained, Rows rows) {
   verify_checkpoint(folder);
   TrainingState state = read_state(folder);

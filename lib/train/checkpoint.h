@@ -38,6 +38,11 @@ std::string damage(const std::filesystem::path& folder);
 // If there is damage, throws FormatError with the message of damage() and advice.
 void verify_checkpoint(const std::filesystem::path& folder);
 
+// If RUN/best is missing or damaged, makes it again from `checkpoint` or RUN/step-..., whichever is
+// complete and of step `step`. If neither is, logs a warning.
+void restore_best(const std::filesystem::path& run, std::int64_t step,
+                  const std::filesystem::path& checkpoint);
+
 // kSame: the batch has as many rows as the checkpoint's batch; kOther: it does not.
 enum class Rows { kSame, kOther };
 

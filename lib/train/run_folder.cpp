@@ -23,9 +23,9 @@ constexpr std::size_t kDigits = 8;
 constexpr const char* kRemoved = ".removed";
 
 static void remove_tree(const fs::path& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) throw SystemError(path.string(), "remove", error.value());
+  if (const std::error_code error = ql::remove_tree(path)) {
+    throw SystemError(path.string(), "remove", error.value());
+  }
 }
 
 static void link_or_copy(const fs::path& from, const fs::path& to) {
@@ -35,7 +35,7 @@ static void link_or_copy(const fs::path& from, const fs::path& to) {
   if (error) throw SystemError(to.string(), "create", error.value());
 }
 
-static void link_folder(const fs::path& from, const fs::path& to) {
+void link_checkpoint(const fs::path& from, const fs::path& to) {
   AtomicFolder atomic(to);
   std::error_code error;
   fs::directory_iterator entry(from, error);
@@ -155,18 +155,21 @@ std::vector<fs::path> newest_checkpoints(const fs::path& run) {
   if (const fs::path best = run / "best"; fs::exists(best)) {
     others.emplace_back(step_of(best).value_or(0), best);
   }
-  std::stable_sort(others.begin(), others.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<fs::path> all;
-  if (const fs::path last = run / "last"; fs::exists(last)) {
-    all.push_back(last);
-  } else {
-    for (const std::string& name : names_with(run, ".last.")) {
-      if (const auto old = parse_temporary_name(name); old && old->moved_away) {
-        all.push_back(run / name);  // put_back_replaced() will rename it
-      }
+  for (const std::string& name : names_with(run, ".")) {
+    const auto old = temporary_checkpoint(name);
+    if (!old || !old->moved_away || fs::exists(run / old->name)) continue;
+    // put_back_replaced() will rename it.
+    const fs::path folder = run / name;
+    if (old->name == "last") {
+      all.push_back(folder);
+    } else {
+      others.emplace_back(step_of(folder).value_or(0), folder);
     }
   }
+  std::stable_sort(others.begin(), others.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  if (const fs::path last = run / "last"; fs::exists(last)) all.push_back(last);
   for (auto& [step, folder] : others) all.push_back(std::move(folder));
   return all;
 }
@@ -187,7 +190,7 @@ void retain(const fs::path& run, std::int64_t step, const Retention& retention,
             std::int64_t previous) {
   const std::size_t newest = retention.last > 1 ? static_cast<std::size_t>(retention.last) : 0;
   if (newest > 0 || divides(retention.every, step)) {
-    link_folder(run / "last", step_folder(run, step));
+    link_checkpoint(run / "last", step_folder(run, step));
   }
   std::vector<std::int64_t> steps = kept_steps(run);
   steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
@@ -198,6 +201,14 @@ void retain(const fs::path& run, std::int64_t step, const Retention& retention,
   for (std::size_t i = 0; i + newest < steps.size(); ++i) {
     if (!divides(retention.every, steps[i])) remove_checkpoint(step_folder(run, steps[i]));
   }
+}
+
+// Returns the numbers of the file system and of the folder in it; nothing if there is no folder.
+static std::optional<std::pair<dev_t, ino_t>> identity_of(const fs::path& folder) {
+  struct stat found = {};
+  if (::stat(folder.c_str(), &found) == 0) return std::pair(found.st_dev, found.st_ino);
+  if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+  throw SystemError(folder.string(), "open", errno);
 }
 
 RunFolder::RunFolder(fs::path path, Start start, bool reads_only) : path_(std::move(path)) {
@@ -214,7 +225,16 @@ RunFolder::RunFolder(fs::path path, Start start, bool reads_only) : path_(std::m
     }
   }
   lock();
+  identity_ = identity_of(path_);
   put_back_replaced(path_);
+  for (const fs::path& checkpoint : {last(), best()}) {
+    if (fs::is_symlink(checkpoint)) {
+      throw Error(checkpoint.string(),
+                  "is a symbolic link, which the next checkpoint would replace",
+                  "move the checkpoint back, or move all of the training's folder to where the "
+                  "link leads");
+    }
+  }
   if (start == Start::kNew && has_checkpoint()) {
     throw Error(path_.string(), "the folder holds a checkpoint of an earlier training",
                 "continue it with --resume, replace it with --force, or choose another -o");
@@ -247,6 +267,12 @@ void RunFolder::lock() {
                 "wait for it or choose another -o");
   }
   throw SystemError(path_.string(), "lock the folder", errno);
+}
+
+void RunFolder::require_in_place() const {
+  if (!identity_ || identity_of(path_) == identity_) return;
+  throw Error(path_.string(), "this folder was moved, removed or replaced while the training ran",
+              "go on with --resume from where its checkpoints are now");
 }
 
 bool RunFolder::has_checkpoint() const { return !newest_checkpoints(path_).empty(); }

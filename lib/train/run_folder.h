@@ -1,11 +1,14 @@
 // Manages RUN, the folder that a training run writes to: its lock, its log and its checkpoints.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -26,7 +29,8 @@ enum class Start {
 class RunFolder {
  public:
   // Throws Error if another process holds the lock, if the folder itself is a data folder or a
-  // checkpoint, and for kNew if it contains a checkpoint. Restores or removes checkpoints that a
+  // checkpoint, if RUN/last or RUN/best is a symbolic link, which the next checkpoint would
+  // replace, and for kNew if it contains a checkpoint. Restores or removes checkpoints that a
   // killed run was writing, replacing or removing. With `reads_only`, which is for all processes of
   // a group except the first, nothing is created, locked, removed or refused.
   RunFolder(std::filesystem::path path, Start start, bool reads_only = false);
@@ -35,6 +39,10 @@ class RunFolder {
   std::filesystem::path last() const { return path_ / "last"; }
   std::filesystem::path log() const { return path_ / "log.jsonl"; }
   bool has_checkpoint() const;
+  // Throws Error if the folder was moved, removed or replaced since it was opened. What has its
+  // name now may belong to another training run, which has a lock of its own. With `reads_only`
+  // this checks nothing.
+  void require_in_place() const;
   const std::filesystem::path& path() const { return path_; }
   // Removes checkpoints and log of an earlier training run. The event file stays for RunLog, which
   // replaces it by a file with a later name.
@@ -44,6 +52,7 @@ class RunFolder {
   void lock();
   std::filesystem::path path_;
   Descriptor lock_;
+  std::optional<std::pair<dev_t, ino_t>> identity_;  // of the folder that was opened
 };
 
 // retain() keeps checkpoints in RUN in addition to RUN/last and RUN/best, as RUN/step-00001000 and
@@ -79,6 +88,10 @@ std::vector<std::filesystem::path> newest_checkpoints(const std::filesystem::pat
 // ".damaged" RUN/last becomes RUN/last.damaged, or last.damaged-2 and so on. Returns the new name.
 // Throws SystemError.
 std::filesystem::path set_aside(const std::filesystem::path& path, const std::string& ending);
+
+// Makes the checkpoint `to` with the files of `from`: hard links, or else copies. Throws
+// SystemError.
+void link_checkpoint(const std::filesystem::path& from, const std::filesystem::path& to);
 
 // Call this when RUN/last has been written after step `step`. Gives this checkpoint a folder
 // RUN/step-... if it is to be kept, and removes such folders that are no longer kept. `previous` is

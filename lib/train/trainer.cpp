@@ -328,6 +328,7 @@ void TrainingRun::require_sound() {
 
 void TrainingRun::save(const std::filesystem::path& folder) {
   const machine::ProcessGroup::LongWait wait(*task_.group);
+  folder_.require_in_place();
   finish_steps();
   require_sound();
   state_.elapsed = watch_.total();
@@ -484,6 +485,7 @@ bool TrainingRun::recover(const Divergence& found) {
 
 // Returns to the newest checkpoint, but continues with segment `cursor`.
 void TrainingRun::roll_back(std::int64_t cursor) {
+  folder_.require_in_place();
   const Divergences divergences = state_.divergences;
   restore(newest_, Rows::kSame);
   state_.divergences = divergences;

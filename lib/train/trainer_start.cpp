@@ -370,6 +370,7 @@ void TrainingRun::resume() {
     log_info("the damaged {} is kept as {}", folder_.last().string(),
              set_aside(folder_.last(), ".damaged").string());
   }
+  if (task_.is_first() && state_.best) restore_best(folder_.path(), state_.best->step, checkpoint);
   const std::int64_t processes = task_.group->size();
   if (state_.processes != processes) {
     log_info(
