@@ -39,7 +39,10 @@ static std::vector<Option> own_options() {
                                             "for RUN/log.jsonl; created when absent."))),
       offering(settings, repeatable(make_option("set", OptionType::kText, "KEY=VALUE",
                                                 "Set one value of the preset's network or "
-                                                "training. ql-checkpoint(5) lists the keys."))),
+                                                "training. ql-checkpoint(5) lists the keys; null "
+                                                "stands for a key that is left out. The last value "
+                                                "of a key holds, and --steps, --minutes, --seed "
+                                                "and --precision count as the last."))),
       make_option("init", OptionType::kFolder, "CHECKPOINT",
                   "Start a new training run from the weights of this checkpoint. The parameters "
                   "must have the same names and shapes; segment and memory lengths may differ."),

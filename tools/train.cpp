@@ -23,15 +23,17 @@ using namespace ql;
 // steps=100).
 std::vector<std::string> overrides(const Options& options) {
   std::vector<std::string> assignments = options.texts("set");
+  const auto add = [&assignments](const std::string& key, const std::string& value) {
+    assignments.push_back(key + "=" + value);
+  };
   for (const char* name : {"steps", "seed"}) {
-    if (options.given(name)) {
-      assignments.push_back(fmt::format("{}={}", name, options.integer(name)));
-    }
+    if (options.given(name)) add(name, fmt::format("{}", options.integer(name)));
   }
-  if (options.given("precision")) assignments.push_back("precision=" + options.text("precision"));
-  if (options.given("minutes")) {
-    assignments.push_back(fmt::format("minutes={}", options.real("minutes")));
+  if (options.given("precision")) add("precision", options.text("precision"));
+  if (options.given("minutes") && options.real("minutes") == 0) {
+    throw UsageError("--minutes", "expected more than 0, found 0", "leave it out for no limit");
   }
+  if (options.given("minutes")) add("minutes", fmt::format("{}", options.real("minutes")));
   return assignments;
 }
 

@@ -212,8 +212,8 @@ static bool contains(const std::vector<std::string>& list, const std::string& te
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-// Parses numbers such as "10k" as in options. If the key holds a list, parses texts such as "2,2",
-// too. Any other text is parsed as JSON, and is a string if it is not valid JSON.
+// Parses numbers such as "10k" and ".5" as in options. If the key holds a list, parses texts such
+// as "2,2", too. Any other text is parsed as JSON, and is a string if it is not valid JSON.
 static Json value_from_text(const std::string& key, const std::string& text) {
   if (network_to_json(Network()).value(key, Json()).is_array()) {
     if (const auto list = parse_integer_list(text)) return *list;
@@ -222,6 +222,7 @@ static Json value_from_text(const std::string& key, const std::string& text) {
   try {
     return parse_json(text, "--set " + key);
   } catch (const FormatError&) {
+    if (const auto real = parse_real(text)) return *real;
     return text;
   }
 }
@@ -243,7 +244,13 @@ static void apply_override(const std::string& assignment,
         "--set " + assignment, fmt::format("unknown key '{}'", key),
         near.empty() ? "ql-checkpoint(5) lists the keys" : fmt::format("did you mean '{}'?", near));
   }
-  (of_network ? network : training)[key] = value_from_text(key, assignment.substr(equals + 1));
+  Json value = value_from_text(key, assignment.substr(equals + 1));
+  Json& part = of_network ? network : training;
+  if (value.is_null()) {
+    part.erase(key);
+  } else {
+    part[key] = std::move(value);
+  }
 }
 
 Json preset_to_json(const Preset& preset) {

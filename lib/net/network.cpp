@@ -314,7 +314,9 @@ void check_clusters(const Network& network, const Report& report) {
   }
   check_cutoffs(network, report);
   const std::size_t clusters = network.cutoffs.size() + 1;
-  if (!network.tie_projs.empty() && network.tie_projs.size() != clusters) {
+  // Nobody knows yet how many cutoffs the data will give.
+  if (!network.cutoffs_from_data && !network.tie_projs.empty() &&
+      network.tie_projs.size() != clusters) {
     report(fmt::format("tie_projs has the length {}, expected {}: one more than there are cutoffs",
                        network.tie_projs.size(), clusters),
            "give one value for each range of ids, or leave tie_projs out", "tie_projs=[]");

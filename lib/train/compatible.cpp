@@ -78,6 +78,12 @@ net::Network with_vocabulary(const net::Network& network, const std::string& whe
   if (complete.cutoffs_from_data) {
     complete.cutoffs_from_data = false;
     choose_cutoffs(complete, data);
+    // Equal values are meant for whatever clusters there are.
+    std::vector<bool>& ties = complete.tie_projs;
+    if (!ties.empty() && std::count(ties.begin(), ties.end(), ties.front()) ==
+                             static_cast<std::ptrdiff_t>(ties.size())) {
+      ties.assign(complete.cutoffs.size() + 1, ties.front());
+    }
   }
   complete.check(where);
   return complete;

@@ -150,6 +150,11 @@ TEST_CASE("read_preset: --set changes a preset's network and training") {
   CHECK(preset.training == parse_json(R"({"batch": 2, "steps": 20000, "seed": 7,
                                           "learning_rate": 2.5e-4})",
                                       ""));
+  CHECK(read_with({"dropout=.25"}).network.dropout == 0.25);
+  CHECK(read_with({"learning_rate=.5"}).training["learning_rate"] == 0.5);
+  // null brings back the value of a preset without the key.
+  CHECK(read_with({"dropout=0.2", "dropout=null"}).network.dropout == 0.0);
+  CHECK_FALSE(read_with({"seed=7", "seed=null"}).training.contains("seed"));
   CHECK(read_with({"attention_window=8", "attention_dilation=1,4"}).network.attention_dilation ==
         std::vector<std::int64_t>{1, 4});
   CHECK(read_with({"scales=[2, 3]"}).network.scales == std::vector<std::int64_t>{2, 3});
