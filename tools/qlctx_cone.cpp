@@ -76,9 +76,12 @@ Json stage_to_json(const Row& row, std::size_t number,
       }
     }
   }
-  std::set<std::int64_t> earlier(all.begin(), all.lower_bound(token(-stage.memory)));
-  for (std::int64_t index = oldest; index < -stage.memory; ++index) {
-    for (const std::int64_t state : states_of(index)) earlier.erase(token(state));
+  // A state may be used in an older version only, although the window has its present one.
+  std::set<std::int64_t> earlier = all;
+  for (std::int64_t index = oldest; index < stage.segment; ++index) {
+    for (const std::int64_t state : states_of(index)) {
+      if (is_used(state)) earlier.erase(token(state));
+    }
   }
   json["earlier"] = earlier;
   json["from"] = all.empty() ? Json() : Json(*all.begin());
