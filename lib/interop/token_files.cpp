@@ -3,6 +3,7 @@
 
 #include "interop/token_files.h"
 
+#include <map>
 #include <set>
 
 #include "base/data_input.h"
@@ -47,27 +48,36 @@ struct MegatronFiles {
   std::string data, index;
 };
 
-// Returns the names without each Megatron index whose data file is also named, as when a shell
-// expands DIR/*.
+// Returns the file that has the ids of `name`, with the one spelling of its folder. The file itself
+// may be a link into a store.
+std::filesystem::path file_of_ids(const std::string& name, Format format) {
+  namespace fs = std::filesystem;
+  const fs::path file = format == Format::kMegatron ? MegatronFiles(name).data : name;
+  std::error_code error;
+  const fs::path folder = fs::weakly_canonical(fs::absolute(file).parent_path(), error);
+  return (error ? file.parent_path() : folder) / file.filename();
+}
+
+// Returns the names without second names of a Megatron pair, as when a shell expands DIR/*. A pair
+// that is given twice by the same name stays twice.
 std::vector<std::string> without_second_names(std::vector<std::string> files, Format format) {
   if (format != Format::kMegatron) return files;
-  namespace fs = std::filesystem;
-  // A name with the one spelling of its folder. The file itself may be a link into a store.
-  const auto spelled = [](const fs::path& name) {
-    std::error_code error;
-    const fs::path folder = fs::weakly_canonical(fs::absolute(name).parent_path(), error);
-    return (error ? name.parent_path() : folder) / name.filename();
-  };
-  std::set<fs::path> named;
-  for (const fs::path name : files) {
-    if (name.extension() == ".bin") named.insert(spelled(name));
-  }
-  const auto second = [&](const fs::path& name) {
-    return name.extension() == ".idx" &&
-           named.count(spelled(MegatronFiles(name.string()).data)) > 0;
+  std::map<std::filesystem::path, std::string> endings;
+  const auto second = [&](const std::string& name) {
+    const std::string ending = std::filesystem::path(name).extension().string();
+    return endings.try_emplace(file_of_ids(name, format), ending).first->second != ending;
   };
   files.erase(std::remove_if(files.begin(), files.end(), second), files.end());
   return files;
+}
+
+void warn_of_repeated(const std::vector<std::string>& files, Format format) {
+  std::set<std::filesystem::path> seen;
+  for (const std::string& name : files) {
+    if (seen.insert(file_of_ids(name, format)).second) continue;
+    log_warning("{} is given again, and its tokens are joined each time", name);
+    return;
+  }
 }
 
 // Finds the ids in a file of llm.c, nanoGPT or u32.
@@ -139,7 +149,9 @@ void import_tokens(const std::vector<std::string>& files, const ImportRules& rul
     tokens += static_cast<std::int64_t>(count);
     done(tokens);
   };
-  for (const std::string& name : without_second_names(files, rules.format)) {
+  const std::vector<std::string> named = without_second_names(files, rules.format);
+  warn_of_repeated(named, rules.format);
+  for (const std::string& name : named) {
     if (rules.format != Format::kMegatron) {
       const RandomAccessFile file(name);
       const IdRun run = find_ids(file, name, rules);

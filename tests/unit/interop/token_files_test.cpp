@@ -211,14 +211,13 @@ TEST_CASE("import_tokens: Megatron: every type of ids, documents of several sequ
   CHECK(import_megatron(Index::of({1, 0, 5}, {0, 0, 1, 2, 3, 3}).text(), list_of(ids, 2)) ==
         Documents{{1}, {2, 3, 100, 5, 6}});
   CHECK(import_megatron(Index::of({}, {0}).text(), "").empty());
-  // Any name of the two files is accepted, and each pair begins a document. The index of a pair
-  // whose data is named, too, is not a second pair.
+  // Any name of the two files is accepted, and each pair begins a document. Another name of a pair
+  // is not a second pair, but the same name is.
   const ScratchFolder scratch;
   overwrite(scratch / "a.idx", Index::of({2}, {0, 1}).text());
   overwrite(scratch / "a.bin", list_of({1, 2}, 2));
   const std::string a = (scratch / "a").string();
-  CHECK(import({a, a + ".idx", a}, rules_of(Format::kMegatron, 10)) ==
-        Documents{{1, 2}, {1, 2}, {1, 2}});
+  CHECK(import({a, a + ".idx", a}, rules_of(Format::kMegatron, 10)) == Documents{{1, 2}, {1, 2}});
   CHECK(import({a + ".bin", a + ".idx"}, rules_of(Format::kMegatron, 10)) == Documents{{1, 2}});
   const std::string other_spelling = (scratch / "." / "a.idx").string();
   CHECK(import({other_spelling, a + ".bin"}, rules_of(Format::kMegatron, 10)) == Documents{{1, 2}});
