@@ -71,6 +71,12 @@ static void check_processes(const ql::Options& options, const ql::eval::SweepOpt
   }
 }
 
+static void write_to_standard_error(const std::string& text) {
+  if (std::fputs(text.c_str(), stderr) < 0 || std::fflush(stderr) != 0) {
+    throw ql::SystemError("standard error", "write", errno);
+  }
+}
+
 // Prints one row for every unit of --per on standard output. Prints the summary on standard error
 // with --summary, or if standard error is a terminal and --quiet is not given.
 static void score_units(const ql::Options& options, const ql::eval::SweepOptions& sweep) {
@@ -108,7 +114,7 @@ static void score_units(const ql::Options& options, const ql::eval::SweepOptions
   const std::size_t terminal = ql::terminal_width(STDERR_FILENO);
   if (!options.flag("summary") && (terminal == 0 || options.flag("quiet"))) return;
   ql::TableText summary("", terminal, qleval_first_columns());
-  std::fputs((json ? ql::json_line(row) + "\n" : summary.lines(row)).c_str(), stderr);
+  write_to_standard_error(json ? ql::json_line(row) + "\n" : summary.lines(row));
 }
 
 static void evaluate(const ql::Options& options, ql::machine::ProcessGroup& group) {
@@ -135,7 +141,7 @@ static void evaluate(const ql::Options& options, ql::machine::ProcessGroup& grou
       out->write(text);
       out->flush();
     } else {
-      std::fputs(text.c_str(), stderr);
+      write_to_standard_error(text);
     }
   };
   const bool json = options.text("format") == "json";

@@ -1,6 +1,7 @@
 // Scores the items of qleval --items: reads their records from standard input, and prints a row for
 // each choice, or a table.
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include "base/error.h"
@@ -38,13 +39,28 @@ struct Sums {
                         "add the key, or leave --group out");
     }
     const Json& value = item.keys[*group];
-    auto found = std::find_if(groups.begin(), groups.end(),
-                              [&](const GroupSums& one) { return one.value == value; });
-    if (found == groups.end()) found = groups.insert(found, GroupSums{value, {}});
-    found->sums.add(item);
+    const auto [found, is_new] = index.emplace(value, groups.size());
+    if (is_new) groups.push_back({value, {}});
+    groups[found->second].sums.add(item);
   }
+  // Returns the names of the groups: texts as they are, unless that would give two rows one name.
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    std::map<std::string, int> uses = {{kAll, 1}};
+    for (const GroupSums& group : groups) {
+      names.push_back(group.value.is_string() ? group.value.get<std::string>()
+                                              : group.value.dump());
+      ++uses[names.back()];
+    }
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      if (uses[names[i]] > 1) names[i] = groups[i].value.dump();
+    }
+    return names;
+  }
+  static constexpr const char* kAll = "-";  // the name of the row of all items
   eval::ItemSums all;
-  std::vector<GroupSums> groups;  // in the order of the file
+  std::vector<GroupSums> groups;      // in the order of the file
+  std::map<Json, std::size_t> index;  // of each value in `groups`
 };
 
 // A checkpoint without the file of its vocabulary may still record the <eos>, but not a line feed.
@@ -202,9 +218,11 @@ void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options
                 "has no items");
   }
   if (per_choice) return;
-  for (const auto& [value, of_group] : sums.groups) {
-    const Json name = value.is_string() ? value : Json(value.dump());
-    rows.put(table_row(checkpoint, options, name, of_group));
+  const bool as_it_is = options.text("format") == "json";
+  const std::vector<std::string> names = sums.names();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const Sums::GroupSums& one = sums.groups[i];
+    rows.put(table_row(checkpoint, options, as_it_is ? one.value : Json(names[i]), one.sums));
   }
   rows.put(table_row(checkpoint, options, Json(), sums.all));
 }
