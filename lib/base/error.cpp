@@ -17,6 +17,12 @@
 
 namespace ql {
 
+std::string Error::compose(const std::string& where, const std::string& what,
+                           const std::string& remedy) {
+  const std::string text = where.empty() ? what : printable(where) + ": " + what;
+  return remedy.empty() ? text : text + "; " + remedy;
+}
+
 // Changes "No space left on device" to "no space left on device", because the text stands in the
 // middle of a sentence.
 static std::string reason(int error_number) {

@@ -32,11 +32,9 @@ class Error : public std::runtime_error {
       : std::runtime_error(compose(where, what, remedy)) {}
 
  private:
+  // A file's name may have line feeds, with which it could look like another message.
   static std::string compose(const std::string& where, const std::string& what,
-                             const std::string& remedy) {
-    std::string text = where.empty() ? what : where + ": " + what;
-    return remedy.empty() ? text : text + "; " + remedy;
-  }
+                             const std::string& remedy);
 };
 
 // The command line is wrong. The exit code is 2.

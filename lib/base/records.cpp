@@ -237,7 +237,8 @@ std::optional<Records> find_table(std::string_view head) {
   }
   const auto command = [&](std::string_view mark) {
     return fmt::format(
-        "python3 -c 'import csv, fileinput; csv.field_size_limit(1 << 30); [print({}row[\"{}\"]) "
+        "LC_ALL=C.UTF-8 python3 -c 'import csv, fileinput; csv.field_size_limit(1 << 30); "
+        "[print({}row[\"{}\"]) "
         "for row in csv.DictReader((line.lstrip(\"\\ufeff\") for line in fileinput.input()), "
         "restval=\"\")]' FILE",
         mark, text.name);

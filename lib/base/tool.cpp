@@ -73,8 +73,17 @@ Option files_from_option() {
                      "name before each NUL (find -print0).");
 }
 
+static void refuse_second_standard_input(const std::vector<std::string>& names) {
+  if (std::count(names.begin(), names.end(), "-") > 1) {
+    throw UsageError("-", "standard input can be read only once", "name it once");
+  }
+}
+
 std::vector<std::string> input_names(const Options& options) {
-  if (!options.has("files-from")) return options.positional();
+  if (!options.has("files-from")) {
+    refuse_second_standard_input(options.positional());
+    return options.positional();
+  }
   if (!options.positional().empty()) {
     throw UsageError(
         "--files-from", "this option does not go with names on the command line",

@@ -130,7 +130,7 @@ std::int64_t take(std::vector<TokenCount>& counts, const char* token) {
 }
 
 // Sorts the tokens by falling count, and drops those below min_count and those beyond max_size.
-// Returns the sum of the dropped counts.
+// Returns the sum of the dropped counts. Throws UsageError if min_count drops all tokens.
 std::int64_t select(std::vector<TokenCount>& counts, const VocabularyRules& rules) {
   std::sort(counts.begin(), counts.end(), [](const TokenCount& a, const TokenCount& b) {
     return a.count != b.count ? a.count > b.count : a.token < b.token;
@@ -140,6 +140,13 @@ std::int64_t select(std::vector<TokenCount>& counts, const VocabularyRules& rule
     kept = std::min(kept, static_cast<std::size_t>(rules.max_size - specials(rules)));
   }
   while (kept > 0 && counts[kept - 1].count < rules.min_count) --kept;
+  if (kept == 0 && !counts.empty()) {
+    throw UsageError(
+        "--min-count",
+        fmt::format("leaves no token of the text: '{}', the most frequent one, occurs {}",
+                    printable(counts.front().token), counted(counts.front().count, "time")),
+        "give a smaller number");
+  }
   std::int64_t dropped = 0;
   for (std::size_t i = kept; i < counts.size(); ++i) dropped += counts[i].count;
   counts.resize(kept);

@@ -182,7 +182,7 @@ TEST_CASE(
        "jq for example, or give --raw"},
       {"id,\"text\"\r\n1,the cat\r\n",
        "a table (CSV) with the columns id, text, not plain text in UTF-8; give it through a pipe: "
-       "python3 -c 'import csv, "},
+       "LC_ALL=C.UTF-8 python3 -c 'import csv, "},
       {"id\tContent\n1\tthe cat\n",
        "a table (TSV) with the columns id, Content, not plain text in UTF-8; give it through a "
        "pipe: tail -n +2 FILE | cut -f 2 | PROGRAM ... -, or, "},
