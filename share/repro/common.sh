@@ -11,9 +11,10 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ql=$here/../ql
 [ -d "$ql/presets" ] || ql=$(dirname "$here") # as installed
 program=$(basename "$0")
-# Options of single scripts, which $own_options names. A script sets the keys of $own_keys itself.
+# Options of single scripts, which $own_options names. A script sets the keys of $own_keys itself, and needs
+# the presets of $networks.
 widths='' first='' type=word tests=''
-own_keys=${own_keys-}
+own_keys=${own_keys-} networks=${networks:-xl}
 
 # The first lines of a script are its help, and then comes this.
 usage() {
@@ -97,8 +98,11 @@ read_options() {
     command -v $tool >/dev/null || fail "$tool is not in PATH; give --bin FOLDER"
   done
   perl -MJSON::PP -e 1 2>/dev/null || fail "perl with its modules is not in PATH; install it, on Debian: apt-get install perl"
-  [ -e "$ql/presets/$presets-xl.json" ] ||
-    fail "--presets $presets: there is no $ql/presets/$presets-xl.json"
+  local network
+  for network in $networks; do
+    [ -e "$ql/presets/$presets-$network.json" ] ||
+      fail "--presets $presets: there is no $ql/presets/$presets-$network.json"
+  done
   runs=runs/$presets${budget:+,$budget}$(printf ',%s' "${settings[@]}")
   runs=${runs%,}
 }
@@ -126,7 +130,7 @@ prepare() {
   done
   local texts
   texts=$(cd "$corpus" && sha256sum train.txt valid.txt test.txt)
-  [ -s texts.sha256 ] || echo "$texts" >texts.sha256
+  [ -s texts.sha256 ] || { echo "$texts" >texts.sha256.$$ && mv texts.sha256.$$ texts.sha256; }
   [ "$texts" = "$(cat texts.sha256)" ] ||
     fail "$PWD has the results of other texts than those of $corpus; give another --output, or remove that folder"
   if [ ! -e vocab.json ]; then
@@ -195,7 +199,9 @@ train() {
   fi
   for setting in "${set[@]}"; do arguments+=(--set "$setting"); done
   say "training $run"
-  echo "$made_of" >"$run/made-of"
+  # The file is never empty: the training could not be continued then.
+  echo "$made_of" >"$run/made-of.$$"
+  mv "$run/made-of.$$" "$run/made-of"
   qltrain --quiet --data "$data" --valid data/valid -m "$preset" -o "$run" --resume \
     --set checkpoint_minutes=2 "${arguments[@]}" "${device[@]}" "${threads[@]}" >&2
   touch "$run/finished"

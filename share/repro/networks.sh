@@ -14,6 +14,21 @@ wrong() {
   exit 2
 }
 
+# whole_number OPTION VALUE LEAST: refuses a value that is not a whole number of at least LEAST.
+whole_number() {
+  [[ $2 =~ ^(0|[1-9][0-9]{0,17})$ && $2 -ge $3 ]] || wrong "$1 $2: expected a whole number, at least $3"
+}
+
+# programs NAME...: refuses a call without these programs in PATH.
+programs() {
+  local program
+  for program in "$@"; do
+    command -v "$program" >/dev/null && continue
+    echo "$(basename "$0"): error: $program is not in PATH; give --bin FOLDER" >&2
+    exit 1
+  done
+}
+
 # read_network NETWORK: sets $checkpoint, and $lengths to options of qleval. A network is CHECKPOINT, or
 # with other lengths than those of training CHECKPOINT=SEGMENT/MEMORY/COMPRESSED, from the end of which
 # lengths may be missing.

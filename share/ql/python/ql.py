@@ -35,8 +35,9 @@ class _Program:
 
     def __init__(self, arguments):
         self._messages = tempfile.TemporaryFile()
+        # Ctrl-C, which the terminal sends to the session, must not end a program that waits for questions.
         self._process = subprocess.Popen(
-            arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._messages)
+            arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._messages, start_new_session=True)
 
     def ask(self, items, count):
         """Returns `count` answers to the items."""
