@@ -186,6 +186,15 @@ TEST_CASE("ItemSums: accuracies, their errors and perplexity") {
   CHECK(row["nll"].get<double>() == doctest::Approx((4 + 5 + 3 + 2) / 4.0));
   CHECK(row["perplexity"].get<double>() == doctest::Approx(std::exp((4 + 5 + 3 + 2) / 8.0)));
   CHECK(row["unknown_tokens"] == 3);
+  // Two items for which bytes, characters, tokens and sums choose differently.
+  add(0, {{{1, 2}, 0, 12, 3, -4, false}, {{1, 2, 3, 4}, 0, 6, 6, -5, false}});
+  add(0, {{{1, 2}, 0, 12, 3, -6, false}, {{1, 2, 3, 4}, 0, 6, 6, -5, false}});
+  const Json more = sums.row();
+  CHECK(more["accuracy"].get<double>() == doctest::Approx(4 / 6.0));
+  CHECK(more["accuracy_per_byte"].get<double>() == doctest::Approx(5 / 6.0));
+  CHECK(more["accuracy_per_token"].get<double>() == doctest::Approx(3 / 6.0));
+  CHECK(more["nll"].get<double>() == doctest::Approx((4 + 5 + 3 + 2 + 4 + 6) / 6.0));
+  CHECK(more["perplexity"].get<double>() == doctest::Approx(std::exp(24 / 12.0)));
   add(0, {{{1}, 0, {}, {}, -3, true}, {{1}, {}, 1, 1, -3, true}});
   CHECK(sums.row()["accuracy_per_byte"].is_null());
   CHECK(sums.row()["unknown_tokens"].is_null());

@@ -267,6 +267,22 @@ TEST_CASE("exponentiate: equals the standard library in every version") {
   }
 }
 
+template <int kBytes>
+QL_VECTOR_BODY int register_bytes_body(int /*unused*/) {
+  return kBytes;
+}
+QL_REGISTER_KERNEL(register_bytes)
+
+TEST_CASE("QL_REGISTER_KERNEL: a kernel runs in the version of the process" *
+          doctest::test_suite("numeric")) {
+  const machine::VectorVersion version = machine::vector_version();
+  CHECK(register_bytes(0) == (version == machine::VectorVersion::kAvx512 ? 64
+                              : version == machine::VectorVersion::kAvx2 ? 32
+                                                                         : 16));
+  const char* wanted = std::getenv(machine::kVectorVersionVariable);
+  if (wanted != nullptr) CHECK(to_text(version) == wanted);
+}
+
 TEST_CASE("choose_vector_version: the requested version runs, else the widest") {
   CHECK(machine::has_vector_version(machine::VectorVersion::kPortable));
   const machine::VectorVersion widest = versions().back().version;

@@ -183,6 +183,27 @@ TEST_CASE("cost: operations and parameters of the remedies for narrow networks")
         doctest::Approx(2 * (5 + 4) * 24 * 24 / 4.0));
 }
 
+TEST_CASE("cost: operations of query-only pooling without a memory of scale 1, and with wider scales") {
+  Network network = tiny(quadratic({1, 2}, 1));
+  const double before = cost(network, {4, 0, 0}).forward_flops_per_token;
+  network.query_only_pooling = true;
+  // Scale 2 has 2 states, made of 4, and a memory of 2, which both of them enter.
+  double more = (4 - 2 + 2) * 2 * 2 * 24 * 24;
+  for (int place = 0; place < 4; ++place) more += 2 * 3 * (2 + place + 1) * 3 * 8;
+  for (int state = 0; state < 2; ++state) more -= 2 * 3 * (2 + state + 1) * 3 * 8;
+  CHECK(cost(network, {4, 0, 0}).forward_flops_per_token - before == doctest::Approx(more / 4));
+
+  Network wide = tiny(quadratic({1, 2}, 1));
+  wide.scale_widths = {24, 36};
+  const double without = cost(wide, {4, 12, 0}).forward_flops_per_token;
+  wide.query_only_pooling = true;
+  // As of one width, but keys and values have 36 inputs, and the map widens 8 finer states, too.
+  more = (8 - 4 + 2) * 2 * 2 * 36 * 24 + 2 * 8 * 24 * 36;
+  for (int place = 0; place < 8; ++place) more += 2 * 3 * (12 + place + 1) * 3 * 8;
+  for (int state = 0; state < 4; ++state) more -= 2 * 3 * (12 + state + 1) * 3 * 8;
+  CHECK(cost(wide, {4, 12, 0}).forward_flops_per_token - without == doctest::Approx(more / 4));
+}
+
 TEST_CASE("cost: operations of training, counted one product at a time") {
   const Network network = tiny(quadratic({1, 2}, 1));
   const Lengths lengths{4, 12, 0};
@@ -253,15 +274,23 @@ TEST_CASE("cost: operations where queries see few keys, or where attention is li
         doctest::Approx(2.0 * (14 * 24 * 8 - 34 * 3 * 24) / 4));
 }
 
-TEST_CASE("cost: other encodings have other parameters") {
+TEST_CASE("cost: other encodings have other parameters and products") {
   Network network = tiny(xl(4));
   const std::int64_t usual = cost(network, {4, 12, 0}).parameters;
+  const double operations = cost(network, {4, 12, 0}).forward_flops_per_token;
   network.encoding = Encoding::kShaw;
   network.clamp_len = 9;
   // The network has no u, v and four r_net, but ten vectors in each of four layers.
   CHECK(cost(network, {4, 12, 0}).parameters == usual - 48 - 4 * 24 * 24 + 4 * 10 * 24);
+  CHECK(cost(network, {4, 12, 0}).forward_flops_per_token == operations);
   network.encoding = Encoding::kAbsolute;
   CHECK(cost(network, {4, 12, 0}).parameters == usual - 48 - 4 * 24 * 24);
+  // The ten pairs of a layer have no product for the distance.
+  network = tiny(vanilla(4));
+  const double relative = cost(network, {4, 0, 0}).forward_flops_per_token;
+  network.encoding = Encoding::kAbsolute;
+  CHECK(relative - cost(network, {4, 0, 0}).forward_flops_per_token ==
+        doctest::Approx(4 * 2 * 10 * 3 * 8 / 4));
 }
 
 TEST_CASE("cost: memory states of a stream") {

@@ -249,6 +249,17 @@ TEST_CASE("cheapest_plans: plans of networks with limited windows are those of t
     const std::vector<Network> networks = divisions_of_layers(network, architecture, 4, {2});
     compare(cheapest_plans(networks, 15), cheapest_of(enumerate(networks, 15)));
   }
+  // Two heads see every second and every fourth key only.
+  network.n_head = 3;
+  network.d_head = 8;
+  network.attention_window = 4;
+  network.attention_dilation = {1, 2, 4};
+  for (const std::int64_t context : {15, 40}) {
+    const std::vector<Network> dilated =
+        divisions_of_layers(network, Architecture::kTransformerXl, 4, {2});
+    compare(cheapest_plans(dilated, context), cheapest_of(enumerate(dilated, context)));
+  }
+  network.attention_dilation = {};
   network.attention_window = 0;
   network.same_length = true;
   const std::vector<Network> networks =
@@ -305,12 +316,15 @@ TEST_CASE("divisions_of_layers: a network's settings fit every architecture") {
   Network network = with_sizes(compressive(8));
   network.pool = Pool::kConvolution;
   network.droppath = 0.3;
+  network.query_only_pooling = network.learned_join = true;
   for (const Architecture architecture : kAll) {
     for (const Network& division : divisions_of_layers(network, architecture, 8, {2})) {
       division.check();
       CHECK(division.pool ==
             (architecture == Architecture::kCompressive ? Pool::kConvolution : Pool::kMax));
       CHECK(division.droppath == (division.scales.size() > 1 ? 0.3 : 0.0));
+      CHECK(division.query_only_pooling == (division.scales.size() > 1));
+      CHECK(division.learned_join == (division.scales.size() > 1));
     }
   }
 }

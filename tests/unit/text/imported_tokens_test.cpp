@@ -239,6 +239,11 @@ TEST_CASE("read_tokenizer_json: each document begins without the blank that enco
     decoder.write(ids.data(), ids.size());
   }
   CHECK(text == "the theNew York");
+  counted.finish(std::nullopt);
+  CHECK(counted.counts().lines == 1);
+  CHECK(counted.counts().bytes == static_cast<std::int64_t>(text.size()));
+  CHECK(counted.counts().characters == static_cast<std::int64_t>(text.size()));
+  CHECK(sink.documents == documents);
   // Vocabularies that differ in this blank have different meanings and hashes.
   json["decoder"]["decoders"].erase(3);
   CHECK(import_vocabulary(json.dump(), without_specials(), "t").hash() != vocabulary.hash());
