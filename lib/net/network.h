@@ -115,7 +115,7 @@ struct Network {
   std::int64_t d_head = 0;
   std::int64_t d_inner = 0;
   std::vector<std::int64_t> scales;  // layers of each scale; one scale in XL, vanilla, Compressive
-  // Holds d_model of every scale, the finest first (Donahue et al., 2019; the paper, section 4.2);
+  // Holds d_model of every scale, the finest first (Donahue et al., 2019; the paper, section 3.2);
   // d_inner changes in proportion. If scale_widths is empty, all scales have d_model.
   std::vector<std::int64_t> scale_widths;
   std::int64_t output_layers = 0;  // of the output block; 0 for XL, vanilla, Compressive
@@ -123,7 +123,7 @@ struct Network {
   Pool pool = Pool::kMax;
   // If true, the first layer of a coarser scale uses pooled states for the queries only; keys and
   // values of the segment come from the states before pooling (Dai et al., 2020, section 2.1; the
-  // paper, section 4.2).
+  // paper, section 3.2).
   bool query_only_pooling = false;
   // If true, every scale's states go through a learned map before the scales are averaged (line 16
   // of the paper's algorithm 1). The maps are initialized as the identity, so training begins with
