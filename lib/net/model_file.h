@@ -76,8 +76,8 @@ Json preset_to_json(const Preset& preset);
 // checkpoint leaves out the vocabulary's size, which the data decide, and the division of the work,
 // which the machine decides. `network` of a preset may lack vocab_size. `overrides` are KEY=VALUE
 // pairs of --set. A key belongs to "network" or to "training" (no name is in both), and its value
-// is JSON or plain text; null removes the key. Throws UsageError for an unknown key, and suggests the nearest one;
-// `training_keys` are the keys that lib/train knows.
+// is JSON or plain text; null removes the key. Throws UsageError for an unknown key, and suggests
+// the nearest one; `training_keys` are the keys that lib/train knows.
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                    const std::vector<std::string>& training_keys);
 // Reads a preset as the function above does, but adds the network's conflicts to `conflicts`

@@ -183,7 +183,8 @@ TEST_CASE("cost: operations and parameters of the remedies for narrow networks")
         doctest::Approx(2 * (5 + 4) * 24 * 24 / 4.0));
 }
 
-TEST_CASE("cost: operations of query-only pooling without a memory of scale 1, and with wider scales") {
+TEST_CASE(
+    "cost: operations of query-only pooling without a memory of scale 1, and with wider scales") {
   Network network = tiny(quadratic({1, 2}, 1));
   const double before = cost(network, {4, 0, 0}).forward_flops_per_token;
   network.query_only_pooling = true;
