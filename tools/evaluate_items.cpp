@@ -53,7 +53,8 @@ struct Sums {
       ++uses[names.back()];
     }
     for (std::size_t i = 0; i < groups.size(); ++i) {
-      if (uses[names[i]] > 1) names[i] = groups[i].value.dump();
+      const bool looks_quoted = !names[i].empty() && names[i].front() == '"';
+      if (uses[names[i]] > 1 || looks_quoted) names[i] = groups[i].value.dump();
     }
     return names;
   }
@@ -222,7 +223,9 @@ void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options
   const std::vector<std::string> names = sums.names();
   for (std::size_t i = 0; i < names.size(); ++i) {
     const Sums::GroupSums& one = sums.groups[i];
-    rows.put(table_row(checkpoint, options, as_it_is ? one.value : Json(names[i]), one.sums));
+    // In JSON null is the row of all items.
+    const bool as_value = as_it_is && !one.value.is_null();
+    rows.put(table_row(checkpoint, options, as_value ? one.value : Json(names[i]), one.sums));
   }
   rows.put(table_row(checkpoint, options, Json(), sums.all));
 }

@@ -27,6 +27,7 @@
 #include "shard/same_vocabulary.h"
 #include "shard/token_stream.h"
 #include "tables.h"
+#include "text/added_blanks.h"
 #include "weights/weights.h"
 
 namespace {

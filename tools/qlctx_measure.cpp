@@ -13,8 +13,9 @@ namespace ql::ctx {
 constexpr const char* kProgram = "qlctx-measure";
 
 // Returns a network that can run: if the vocabulary size is unknown, a small size is chosen. The
-// measured context lengths do not depend on this size.
+// measured context lengths do not depend on this size, or on how the softmax is divided.
 static net::Network runnable(net::Network network) {
+  if (network.cutoffs_from_data) network.tie_projs.clear();
   network.cutoffs_from_data = false;
   if (network.vocab_size == 0) {
     network.vocab_size = (network.cutoffs.empty() ? 0 : network.cutoffs.back()) + 256;

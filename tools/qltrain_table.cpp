@@ -37,12 +37,13 @@ static std::vector<Option> own_options() {
       required(with_letter('o', make_option("output", OptionType::kFolder, "RUN",
                                             "Folder for the checkpoints RUN/best and RUN/last and "
                                             "for RUN/log.jsonl; created when absent."))),
-      offering(settings, repeatable(make_option("set", OptionType::kText, "KEY=VALUE",
-                                                "Set one value of the preset's network or "
-                                                "training. ql-checkpoint(5) lists the keys; null "
-                                                "stands for a key that is left out. The last value "
-                                                "of a key holds, and --steps, --minutes, --seed "
-                                                "and --precision count as the last."))),
+      offering(settings, repeatable(make_option(
+                             "set", OptionType::kText, "KEY=VALUE",
+                             "Set one value of the preset's network or "
+                             "training. ql-checkpoint(5) lists the keys; null "
+                             "removes the preset's value, so that the default holds. If a key is "
+                             "given twice, the last value "
+                             "holds; --steps, --minutes, --seed and --precision override --set."))),
       make_option("init", OptionType::kFolder, "CHECKPOINT",
                   "Start a new training run from the weights of this checkpoint. The parameters "
                   "must have the same names and shapes; segment and memory lengths may differ."),

@@ -197,7 +197,8 @@ TemporaryPath::TemporaryPath(const fs::path& final_path) {
   struct stat status = {};
   if (::stat(folder.c_str(), &status) != 0) {
     if (errno != ENOENT) throw SystemError(final_path.string(), "create", errno);
-    throw Error(final_path.string(), fmt::format("the folder {} does not exist", folder.string()),
+    throw Error(final_path.string(),
+                fmt::format("the folder {} does not exist", printable(folder.string())),
                 "create it first");
   }
   if (!S_ISDIR(status.st_mode)) throw SystemError(final_path.string(), "create", ENOTDIR);

@@ -32,7 +32,8 @@ class Error : public std::runtime_error {
       : std::runtime_error(compose(where, what, remedy)) {}
 
  private:
-  // A file's name may have line feeds, with which it could look like another message.
+  // `where` may be a file's name with line feeds, with which it would look like another message.
+  // They become '?'.
   static std::string compose(const std::string& where, const std::string& what,
                              const std::string& remedy);
 };

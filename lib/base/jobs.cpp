@@ -2,22 +2,24 @@
 
 #include "base/jobs.h"
 
-#include <exception>
+#include <new>
+#include <system_error>
 
 #include "base/error.h"
 
 namespace ql {
 
 WorkerThreads::WorkerThreads(int threads) {
-  threads_.reserve(static_cast<std::size_t>(threads));
   try {
+    threads_.reserve(static_cast<std::size_t>(threads));
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { serve(); });
-  } catch (const std::exception&) {
-    // The system grants no more threads, or no memory for them. The threads that run do all the
-    // work, only more slowly.
+  } catch (const std::system_error&) {
+    // The system grants no more threads. The threads that run do all the work, only more slowly.
     if (threads_.empty()) {
       throw Error("", "the system refuses to start a thread", "give --threads 1");
     }
+  } catch (const std::bad_alloc&) {
+    if (threads_.empty()) throw;
   }
 }
 

@@ -54,6 +54,10 @@ std::optional<unsigned char> parse_byte_token(std::string_view token);
 // Replaces every `pattern` in the text by `by`.
 std::string replaced(std::string_view text, std::string_view pattern, std::string_view by);
 
+// Puts a space before each line that is not empty, except the first, as encoding for a
+// SentencePiece model does.
+std::string with_line_blanks(std::string_view text);
+
 // Returns true for the ASCII blanks: space, tab, line feed, vertical tab, form feed, carriage
 // return.
 inline bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -151,10 +155,6 @@ Value value_named(const std::string& name, const std::string& where) {
 // letters would have to change. Otherwise, if `typed` has two letters or more, returns the first
 // candidate that begins with it. Returns "" if no candidate fits.
 std::string nearest(std::string_view typed, const std::vector<std::string>& candidates);
-
-// Returns `text` with a space at the beginning of each line but the first, if the line is not
-// empty: so encoding for a SentencePiece model writes it.
-std::string with_line_blanks(std::string_view text);
 
 // Finds the first of several strings in a text that arrives in parts.
 class StopStrings {

@@ -112,6 +112,7 @@ std::vector<std::string> input_names(const Options& options) {
   if (names.empty()) {
     throw Error(list, "the list has no names", "check the command that made it");
   }
+  refuse_second_standard_input(names);
   return names;
 }
 

@@ -9,6 +9,7 @@
 #include "base/data_input.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/strings.h"
 
 namespace ql::interop {
 
@@ -75,7 +76,7 @@ void warn_of_repeated(const std::vector<std::string>& files, Format format) {
   std::set<std::filesystem::path> seen;
   for (const std::string& name : files) {
     if (seen.insert(file_of_ids(name, format)).second) continue;
-    log_warning("{} is given again, and its tokens are joined each time", name);
+    log_warning("{} is given again, and its tokens are joined each time", printable(name));
     return;
   }
 }

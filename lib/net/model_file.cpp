@@ -44,7 +44,12 @@ Json network_to_json(const Network& network) {
   Json json = write_keys(resolved);
   if (network.cutoffs_from_data) {
     json["cutoffs"] = kFromData;
-    json.erase("tie_projs");  // the number of clusters is not known yet
+    // The number of clusters is not known yet.
+    if (network.tie_projs.empty()) {
+      json.erase("tie_projs");
+    } else {
+      json["tie_projs"] = network.tie_projs;
+    }
   }
   return json;
 }

@@ -84,11 +84,13 @@ nn::Memory finite_memory(const TrainedNetwork& trained, std::int64_t steps) {
 }
 
 void write_checkpoint(const fs::path& folder, const net::ModelFile& description,
-                      const TrainedNetwork& trained, const TrainingState& state) {
+                      const TrainedNetwork& trained, const TrainingState& state,
+                      const std::function<void()>& check) {
   const nn::Memory memory = finite_memory(trained, state.step);
   // If memory has run out, the destructor of a large JSON tree ends the process. The text is made
   // before the folder, which would stay otherwise.
   const std::string model = dump_json(net::model_file_to_json(description));
+  check();
   AtomicFolder atomic(folder);
   const fs::path& temporary = atomic.temporary();
   const std::map<std::string, std::string> metadata = {{"step", std::to_string(state.step)}};
@@ -103,6 +105,8 @@ void write_checkpoint(const fs::path& folder, const net::ModelFile& description,
   TrainingState saved = state;
   saved.updates = trained.updates();
   net::write_state_file(temporary, state_to_json(saved), covered_files(!vocabulary.empty()));
+  atomic.sync();
+  check();
   atomic.commit();
 }
 
@@ -145,14 +149,14 @@ void restore_best(const fs::path& run, std::int64_t step, const fs::path& checkp
     if (found.empty()) return;
     for (const fs::path& other : {checkpoint, step_folder(run, step)}) {
       if (step_of(other) != step || !damage(other).empty()) continue;
-      log_warning("{}; {} is made again from {}", found, best.string(), other.string());
       link_checkpoint(other, best);
+      log_warning("{}; {} is made again from {}", found, best.string(), other.string());
       return;
     }
     log_warning("{}; no other checkpoint has the best weights, which are those of step {}", found,
                 with_thousands(step));
   } catch (const Error& error) {
-    log_warning("{} was not checked: {}", best.string(), error.what());
+    log_warning("{} cannot be checked or made again: {}", best.string(), error.what());
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "base/error.h"
@@ -22,9 +23,12 @@ namespace ql::train {
 nn::Memory finite_memory(const TrainedNetwork& trained, std::int64_t steps);
 
 // Creates or replaces `folder`. Throws Diverged as finite_memory() does, and then leaves the folder
-// unchanged.
-void write_checkpoint(const std::filesystem::path& folder, const net::ModelFile& description,
-                      const TrainedNetwork& trained, const TrainingState& state);
+// unchanged. Calls `check` before the first file is written and before the folder gets its name; an
+// error of `check` leaves the folder unchanged, too.
+void write_checkpoint(
+    const std::filesystem::path& folder, const net::ModelFile& description,
+    const TrainedNetwork& trained, const TrainingState& state,
+    const std::function<void()>& check = [] {});
 
 // Reads only state.json, and verifies its checksum. Throws FormatError, SystemError or ConfigError.
 TrainingState read_state(const std::filesystem::path& folder);

@@ -203,12 +203,9 @@ void retain(const fs::path& run, std::int64_t step, const Retention& retention,
   }
 }
 
-// Returns the numbers of the file system and of the folder in it; nothing if there is no folder.
-static std::optional<std::pair<dev_t, ino_t>> identity_of(const fs::path& folder) {
-  struct stat found = {};
-  if (::stat(folder.c_str(), &found) == 0) return std::pair(found.st_dev, found.st_ino);
-  if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
-  throw SystemError(folder.string(), "open", errno);
+static double system_seconds() {
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(since_1970).count();
 }
 
 RunFolder::RunFolder(fs::path path, Start start, bool reads_only) : path_(std::move(path)) {
@@ -225,16 +222,16 @@ RunFolder::RunFolder(fs::path path, Start start, bool reads_only) : path_(std::m
     }
   }
   lock();
-  identity_ = identity_of(path_);
-  put_back_replaced(path_);
+  write_name();
   for (const fs::path& checkpoint : {last(), best()}) {
-    if (fs::is_symlink(checkpoint)) {
+    if (start != Start::kForce && fs::is_symlink(fs::symlink_status(checkpoint, error))) {
       throw Error(checkpoint.string(),
                   "is a symbolic link, which the next checkpoint would replace",
                   "move the checkpoint back, or move all of the training's folder to where the "
                   "link leads");
     }
   }
+  put_back_replaced(path_);
   if (start == Start::kNew && has_checkpoint()) {
     throw Error(path_.string(), "the folder holds a checkpoint of an earlier training",
                 "continue it with --resume, replace it with --force, or choose another -o");
@@ -269,9 +266,28 @@ void RunFolder::lock() {
   throw SystemError(path_.string(), "lock the folder", errno);
 }
 
+// The numbers of files and folders would need no name, but some network file systems change them.
+void RunFolder::write_name() {
+  // Neither a folder nor another user's file can be cut: then nothing can be compared later.
+  if (::ftruncate(lock_, 0) != 0) return;
+  const std::string name =
+      fmt::format("{} {} {:.6f}\n", this_machine(), ::getpid(), system_seconds());
+  try {
+    lock_.write(name.data(), name.size(), (path_ / ".lock").string());
+    name_in_lock_ = name;
+  } catch (const SystemError&) {
+    // The disk is full.
+  }
+}
+
 void RunFolder::require_in_place() const {
-  if (!identity_ || identity_of(path_) == identity_) return;
-  throw Error(path_.string(), "this folder was moved, removed or replaced while the training ran",
+  if (name_in_lock_.empty()) return;
+  const fs::path file = path_ / ".lock";
+  std::error_code error;
+  if (fs::exists(file, error) && read_file(file) == name_in_lock_) return;
+  if (error) throw SystemError(file.string(), "open", error.value());
+  throw Error(path_.string(),
+              "this folder or its .lock was moved, removed or replaced while the training ran",
               "go on with --resume from where its checkpoints are now");
 }
 
@@ -289,11 +305,6 @@ void RunFolder::clear() {
 constexpr const char* kScalars[] = {
     "loss",          "perplexity",    "bits_per_character", "bits_per_byte",
     "learning_rate", "gradient_norm", "tokens_per_second"};
-
-static double system_seconds() {
-  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(since_1970).count();
-}
 
 // Returns the number; NaN for null, which the log has for a value that was not finite.
 static double number_of(const Json& value) {

@@ -1,14 +1,11 @@
 // Manages RUN, the folder that a training run writes to: its lock, its log and its checkpoints.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -29,19 +26,19 @@ enum class Start {
 class RunFolder {
  public:
   // Throws Error if another process holds the lock, if the folder itself is a data folder or a
-  // checkpoint, if RUN/last or RUN/best is a symbolic link, which the next checkpoint would
-  // replace, and for kNew if it contains a checkpoint. Restores or removes checkpoints that a
-  // killed run was writing, replacing or removing. With `reads_only`, which is for all processes of
-  // a group except the first, nothing is created, locked, removed or refused.
+  // checkpoint, except for kForce if RUN/last or RUN/best is a symbolic link, which the next
+  // checkpoint would replace, and for kNew if it contains a checkpoint. Restores or removes
+  // checkpoints that a killed run was writing, replacing or removing. With `reads_only`, which is
+  // for all processes of a group except the first, nothing is created, locked, removed or refused.
   RunFolder(std::filesystem::path path, Start start, bool reads_only = false);
 
   std::filesystem::path best() const { return path_ / "best"; }
   std::filesystem::path last() const { return path_ / "last"; }
   std::filesystem::path log() const { return path_ / "log.jsonl"; }
   bool has_checkpoint() const;
-  // Throws Error if the folder was moved, removed or replaced since it was opened. What has its
-  // name now may belong to another training run, which has a lock of its own. With `reads_only`
-  // this checks nothing.
+  // Throws Error if the folder was moved, removed or replaced since it was opened: RUN/.lock has
+  // another text then. What has the folder's name now may belong to another training run, which has
+  // a lock of its own. Checks nothing with `reads_only`, or if the text could not be written.
   void require_in_place() const;
   const std::filesystem::path& path() const { return path_; }
   // Removes checkpoints and log of an earlier training run. The event file stays for RunLog, which
@@ -50,9 +47,10 @@ class RunFolder {
 
  private:
   void lock();
+  void write_name();
   std::filesystem::path path_;
   Descriptor lock_;
-  std::optional<std::pair<dev_t, ino_t>> identity_;  // of the folder that was opened
+  std::string name_in_lock_;  // what RUN/.lock has while this run holds it; empty: nothing is known
 };
 
 // retain() keeps checkpoints in RUN in addition to RUN/last and RUN/best, as RUN/step-00001000 and

@@ -328,7 +328,6 @@ void TrainingRun::require_sound() {
 
 void TrainingRun::save(const std::filesystem::path& folder) {
   const machine::ProcessGroup::LongWait wait(*task_.group);
-  folder_.require_in_place();
   finish_steps();
   require_sound();
   state_.elapsed = watch_.total();
@@ -339,7 +338,8 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   const bool last = folder == folder_.last();
   if (task_.is_first()) {
     log_->sync();
-    write_checkpoint(folder, description_, trained_, state_);
+    write_checkpoint(folder, description_, trained_, state_,
+                     [this] { folder_.require_in_place(); });
     // Without hard links this copies the checkpoint, which may take minutes.
     if (last) {
       retain(folder_.path(), state_.step, {task_.config.keep_last, task_.config.keep_every},

@@ -370,7 +370,12 @@ void TrainingRun::resume() {
     log_info("the damaged {} is kept as {}", folder_.last().string(),
              set_aside(folder_.last(), ".damaged").string());
   }
-  if (task_.is_first() && state_.best) restore_best(folder_.path(), state_.best->step, checkpoint);
+  if (state_.best) {
+    // The first process reads all of RUN/best.
+    const machine::ProcessGroup::LongWait wait(*task_.group);
+    if (task_.is_first()) restore_best(folder_.path(), state_.best->step, checkpoint);
+    task_.group->from_first(std::int64_t{0});
+  }
   const std::int64_t processes = task_.group->size();
   if (state_.processes != processes) {
     log_info(

@@ -203,6 +203,37 @@ TEST_CASE("RunFolder: only names of a training are removed or put back") {
   CHECK(run.entries() == 10);  // with .lock
 }
 
+TEST_CASE("RunFolder: a folder that was moved, removed or replaced is not its own any more") {
+  const test::ScratchFolder scratch;
+  const fs::path run = scratch / "run", away = scratch / "away";
+  const RunFolder first(run, Start::kNew);
+  first.require_in_place();
+  fs::rename(run, away);
+  CHECK_THROWS(first.require_in_place());
+  const RunFolder second(run, Start::kNew);
+  second.require_in_place();
+  CHECK_THROWS(first.require_in_place());
+  CHECK_THROWS(RunFolder(away, Start::kResume));  // the first one still has its lock
+  fs::remove_all(run);
+  CHECK_THROWS(second.require_in_place());
+  fs::rename(away, run);
+  first.require_in_place();
+}
+
+TEST_CASE("RunFolder: symbolic links of checkpoints are refused") {
+  for (const char* name : {"last", "best"}) {
+    const test::ScratchFolder scratch;
+    const fs::path run = scratch / "run";
+    write(scratch / "elsewhere", 10);
+    fs::create_directory(run);
+    fs::create_directory_symlink("../elsewhere", run / name);
+    for (const Start start : {Start::kNew, Start::kResume}) CHECK_THROWS(RunFolder(run, start));
+    RunFolder(run, Start::kForce).clear();
+    CHECK_FALSE(fs::is_symlink(run / name));
+    CHECK(test::slurp(scratch / "elsewhere/model.json") == "model 10");
+  }
+}
+
 TEST_CASE("RunFolder: a checkpoint loses its name before its files") {
   const test::ScratchFolder run;
   for (const char* name : {"last", "best", "step-00000010"}) write(run / name, 10);
