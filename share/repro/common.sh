@@ -14,7 +14,7 @@ program=$(basename "$0")
 # Options of single scripts, which $own_options names. A script sets the keys of $own_keys itself, and needs
 # the presets of $networks.
 widths='' first='' type=word tests=''
-own_keys=${own_keys-} networks=${networks:-xl}
+own_keys=${own_keys-}
 
 # The first lines of a script are its help, and then comes this.
 usage() {
