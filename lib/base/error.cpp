@@ -72,14 +72,14 @@ static std::string allocation_in(const std::string& text) {
 }
 
 std::string failure_text(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+  // std::filesystem reports a lack of memory as an error of the path.
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+      (system != nullptr && system->code() == std::errc::not_enough_memory)) {
     return fmt::format("out of memory; {}", kMemoryRemedy);
   }
   std::string text = error.what();
-  if (dynamic_cast<const Error*>(&error) != nullptr ||
-      dynamic_cast<const std::system_error*>(&error) != nullptr) {
-    return text;
-  }
+  if (dynamic_cast<const Error*>(&error) != nullptr || system != nullptr) return text;
   if (dynamic_cast<const std::logic_error*>(&error) != nullptr) {
     return fmt::format("internal error: {}; please report it", text);
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <system_error>
@@ -95,6 +96,13 @@ TEST_CASE("run_tool: errors become one line and an exit code") {
       {run_throwing(SystemError("f", "list", ENOMEM)), 1,
        "qlone: error: f: cannot list: cannot allocate memory; use smaller sizes, fewer threads or "
        "a machine with more memory\n"},
+      {run_throwing(std::filesystem::filesystem_error(
+           "cannot make canonical path", std::make_error_code(std::errc::not_enough_memory))),
+       1,
+       "qlone: error: out of memory; use smaller sizes, fewer threads or a machine with more "
+       "memory\n"},
+      {run_throwing(SystemError("f\nqlone: error: g", "open", ENOENT)), 1,
+       "qlone: error: f?qlone: error: g: cannot open: no such file or directory\n"},
       {run_throwing(SystemError("f", "read", EIO)), 1,
        "qlone: error: f: cannot read: input/output error\n"},
       {run_throwing(std::runtime_error("oops")), 1, "qlone: error: oops\n"},
