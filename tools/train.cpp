@@ -30,10 +30,13 @@ std::vector<std::string> overrides(const Options& options) {
     if (options.given(name)) add(name, fmt::format("{}", options.integer(name)));
   }
   if (options.given("precision")) add("precision", options.text("precision"));
-  if (options.given("minutes") && options.real("minutes") == 0) {
-    throw UsageError("--minutes", "expected more than 0, found 0", "leave it out for no limit");
+  if (options.given("minutes")) {
+    const double minutes = options.real("minutes");
+    if (minutes == 0) {
+      throw UsageError("--minutes", "expected more than 0, found 0", "leave it out for no limit");
+    }
+    add("minutes", fmt::format("{}", minutes));
   }
-  if (options.given("minutes")) add("minutes", fmt::format("{}", options.real("minutes")));
   return assignments;
 }
 

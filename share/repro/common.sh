@@ -93,10 +93,7 @@ read_options() {
   fi
   # qltrain takes minutes=0 for no limit.
   [ "$minutes$tokens" != 0 ] || wrong "--budget $budget: expected more than 0"
-  local tool
-  for tool in qltok qlbin qltrain qleval qlctx; do
-    command -v $tool >/dev/null || fail "$tool is not in PATH; give --bin FOLDER"
-  done
+  programs qltok qlbin qltrain qleval qlctx
   perl -MJSON::PP -e 1 2>/dev/null || fail "perl with its modules is not in PATH; install it, on Debian: apt-get install perl"
   local network
   for network in $networks; do

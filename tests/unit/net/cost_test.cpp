@@ -198,7 +198,8 @@ TEST_CASE(
   wide.scale_widths = {24, 36};
   const double without = cost(wide, {4, 12, 0}).forward_flops_per_token;
   wide.query_only_pooling = true;
-  // As of one width, but keys and values have 36 inputs, and the map widens 8 finer states, too.
+  // The products are those of one width, except that keys and values have 36 inputs, and that the
+  // map widens 8 finer states, too.
   more = (8 - 4 + 2) * 2 * 2 * 36 * 24 + 2 * 8 * 24 * 36;
   for (int place = 0; place < 8; ++place) more += 2 * 3 * (12 + place + 1) * 3 * 8;
   for (int state = 0; state < 4; ++state) more -= 2 * 3 * (12 + state + 1) * 3 * 8;
