@@ -1,5 +1,6 @@
 // Makes the rows that qlctx and qlctx plan print, and writes them as TSV or JSON text.
 
+#include <optional>
 #include <tuple>
 
 #include "base/atomic_file.h"
@@ -259,14 +260,17 @@ Row row_of(const net::Plan& plan, double unit) {
   return row;
 }
 
-// Writes the preset of --write: the network and the lengths of `row`, trained as `preset` is. A
-// step gets as many tokens as in `preset`, so that equal steps have costs that can be compared.
-void write_preset(const Row& row, net::Preset preset, const Options& options) {
-  if (Json& training = preset.training; training.contains("batch")) {
-    const auto tokens =
-        training["batch"].get<double>() * static_cast<double>(preset.network.lengths.segment);
+// Returns the text of the preset of --write: the network and the lengths of `row`, trained as
+// `source` is. A step gets as many tokens as in `source`, so that equal steps have costs that can
+// be compared.
+std::string preset_text(const Row& row, const Source& source) {
+  net::Preset preset = source.preset;
+  if (const JsonObject training(source.preset.training, source.name + ": training");
+      training.has("batch")) {
+    const double tokens = static_cast<double>(training.integer("batch", 1)) *
+                          static_cast<double>(preset.network.lengths.segment);
     const auto segment = static_cast<double>(row.geometry.lengths.segment);
-    training["batch"] = std::max<std::int64_t>(1, std::llround(tokens / segment));
+    preset.training["batch"] = std::max<std::int64_t>(1, std::llround(tokens / segment));
   }
   // Lengths of validation would be those of another network.
   for (const char* key : {"eval_segment", "eval_memory", "eval_compressed_memory"}) {
@@ -276,25 +280,31 @@ void write_preset(const Row& row, net::Preset preset, const Options& options) {
                              net::to_short_text(row.network.architecture), row.context.minimum);
   preset.network = row.network;
   preset.network.lengths = row.geometry.lengths;
-  write_file_atomically(options.text("write"), dump_json(net::preset_to_json(preset)));
+  return dump_json(net::preset_to_json(preset));
 }
 
 }  // namespace
 
 std::string plan(const Options& options) {
-  // The search may take minutes, so the columns are checked first.
+  // The search may take minutes, so the columns and the file of --write are checked first.
   make_table(options).check(row_to_json(example_row(/*of_plan=*/true)));
   if (options.given("write") && options.text("write") == "-") {
     throw UsageError("--write", "standard output gets the rows, not the preset",
                      "name a file, as in --write far.json");
   }
-  const Search search = make_search(options);
-  const Goal goal = make_goal(options, search);
+  std::optional<AtomicFile> file;
+  if (options.given("write")) file.emplace(options.text("write"));
+  Sources sources(options);
+  const Search search = make_search(options, sources);
+  const Goal goal = make_goal(options, search, sources);
   std::vector<Row> rows;
   for (const net::Plan& found : find_plans(search, goal, options)) {
     rows.push_back(row_of(found, goal.unit));
   }
-  if (options.given("write")) write_preset(rows.front(), base_preset(options), options);
+  if (file) {
+    file->write(preset_text(rows.front(), source_of_sizes(options, sources)));
+    file->commit();
+  }
   return render(rows, options);
 }
 

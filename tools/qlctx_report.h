@@ -2,6 +2,7 @@
 // every combination of lengths or, from qlctx plan, for every plan.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,28 @@ std::vector<Option> size_options();
 // be built, FormatError for a damaged checkpoint or preset. Does not check the lengths.
 Request make_request(const Options& options);
 
+// Holds what a file that an option names says about a network.
+struct Source {
+  std::string name;        // of the file, for messages
+  bool is_preset = true;   // also a checkpoint that --preset names
+  net::Preset preset;      // with the vocabulary of --vocab-size, if the file is a preset
+  std::string checkpoint;  // the folder with the weights, or empty
+};
+
+// Reads each named file only once, because it may be a pipe.
+class Sources {
+ public:
+  explicit Sources(const Options& options) : options_(options) {}
+  // Returns what the file of --model, --preset or --relative-to says. Throws errors as
+  // make_request() does.
+  const Source& of(const std::string& option);
+
+ private:
+  Source read(const std::string& option) const;
+  const Options& options_;
+  std::map<std::string, Source> read_;
+};
+
 // Holds the candidate networks of one architecture; a search of qlctx plan has several such
 // families.
 struct Family {
@@ -45,7 +68,7 @@ struct Family {
 using Search = std::vector<Family>;
 
 // Returns what the command line of qlctx plan asks about. Throws errors as make_request() does.
-Search make_search(const Options& options);
+Search make_search(const Options& options, Sources& sources);
 
 // Holds what a plan has to reach: a context, or the longest context for these operations.
 struct Goal {
@@ -56,11 +79,11 @@ struct Goal {
 
 // Returns the goal of qlctx plan. Throws errors as make_request() does, and UsageError when costs
 // are compared and a network of `search` has no vocab_size.
-Goal make_goal(const Options& options, const Search& search);
+Goal make_goal(const Options& options, const Search& search, Sources& sources);
 
-// Returns the preset, or the checkpoint as one, from which the searched networks have their sizes.
-// Returns an empty preset if the command line has the sizes.
-net::Preset base_preset(const Options& options);
+// Returns the file from which the searched networks have their sizes, or an empty Source if the
+// command line has the sizes.
+Source source_of_sizes(const Options& options, Sources& sources);
 
 // Returns, for each combination of lengths, the context length at each position of a segment,
 // measured (nn/measure.h) with the checkpoint's weights or with random weights. Runs qlctx-measure,

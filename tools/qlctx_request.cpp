@@ -82,24 +82,14 @@ void check_rate(const Options& options, const std::vector<std::string>& names) {
   }
 }
 
-// Returns true if --`source` names a preset, as --preset always does, and qltrain --model may.
-bool names_preset(const Options& options, const std::string& source) {
-  if (source == "preset") return true;
-  std::error_code unknown;
-  const std::filesystem::path file = preset_file(options.text(source));
-  if (!std::filesystem::is_regular_file(file, unknown)) return false;  // a pipe is read only once
-  const Json json = read_json(file);
-  return json.is_object() && json.value("format", Json()) == "ql-preset";
-}
-
 // Throws UsageError when an option of `names` or size_options() was given, because --`source` names
 // a file with the same information. --vocab-size is allowed with a preset.
-void refuse_beside_file(const Options& options, const std::string& source,
+void refuse_beside_file(const Options& options, Sources& sources, const std::string& source,
                         const std::vector<std::string>& names) {
   const std::string what = "given together with --" + source;
   const char* const remedy = "the file describes the network: leave one of them out";
   options.refuse(names, "--{}", what, remedy);
-  const bool preset = names_preset(options, source);
+  const bool preset = sources.of(source).is_preset;
   std::vector<std::string> surplus;
   for (const Option& size : size_options()) {
     if (!preset || size.name != "vocab-size") surplus.push_back(size.name);
@@ -131,6 +121,8 @@ Request request_from_arch(const Options& options) {
   return request;
 }
 
+constexpr const char* kCutoffsRemedy = "give the preset's cutoffs as numbers";
+
 // Throws UsageError, which names `option`, if the cutoffs are chosen for training data.
 void require_cutoffs(const net::Network& network, const std::string& option,
                      const std::string& remedy) {
@@ -141,47 +133,60 @@ void require_cutoffs(const net::Network& network, const std::string& option,
                    remedy);
 }
 
-// Returns the network of the preset that --`source` names. Its vocabulary size may come from
-// --vocab-size.
-net::Network network_of_preset(const Options& options, const std::string& source) {
-  net::Network network = net::read_preset(preset_file(options.text(source)), {}, {}).network;
-  if (options.given("vocab-size")) {
-    require_cutoffs(network, "--vocab-size",
-                    "leave it out, or give the preset's cutoffs as numbers");
-    network.vocab_size = options.integer("vocab-size");
-    network.check();
-  }
-  return network;
-}
-
-Request request_from_file(const Options& options, const std::string& source) {
-  refuse_beside_file(options, source, {"arch", "scales", "layers", "output-layers", "rate"});
+Request request_from_file(const Options& options, const std::string& name) {
+  Sources sources(options);
+  refuse_beside_file(options, sources, name, {"arch", "scales", "layers", "output-layers", "rate"});
+  const Source& source = sources.of(name);
   Request request;
   request.has_sizes = true;
-  if (names_preset(options, source)) {
-    request.network = network_of_preset(options, source);
-    return request;
-  }
-  const std::filesystem::path path = options.text("model");
-  request.network = net::read_model_file(path).network;
-  // The weights beside a file of another name may belong to another network.
-  if (std::filesystem::is_directory(path)) {
-    request.checkpoint = path.string();
-  } else if (path.filename() == "model.json") {
-    request.checkpoint = folder_of(path).string();
-  }
+  request.network = source.preset.network;
+  request.checkpoint = source.checkpoint;
   return request;
 }
 
 // The table itself cannot say what its figures leave out.
 void note_vocabulary(const net::Network& network) {
   if (network.vocab_size > 0) return;
-  log_info(
-      "the size of the vocabulary is unknown, so parameters and operations are without embedding "
-      "and softmax; give --vocab-size");
+  log_info("{}, so parameters and operations are without embedding and softmax; give {}",
+           network.cutoffs_from_data ? "the preset takes its cutoffs from the training data"
+                                     : "the size of the vocabulary is unknown",
+           network.cutoffs_from_data ? "its cutoffs as numbers" : "--vocab-size");
 }
 
 }  // namespace
+
+Source Sources::read(const std::string& option) const {
+  const std::filesystem::path path = preset_file(options_.text(option));
+  Source source;
+  source.name = path.string();
+  if (option == "preset") {
+    source.preset = net::read_preset(path, {}, {});
+  } else {
+    auto file = net::read_preset_or_model(path);
+    source.is_preset = std::holds_alternative<net::Preset>(file);
+    source.preset = source.is_preset ? std::get<net::Preset>(std::move(file))
+                                     : net::preset_of(std::get<net::ModelFile>(file));
+  }
+  if (!source.is_preset) {
+    // The weights beside a file of another name may belong to another network.
+    const bool folder = std::filesystem::is_directory(path);
+    if (folder || path.filename() == "model.json") {
+      source.checkpoint = (folder ? path : folder_of(path)).string();
+    }
+  } else if (options_.given("vocab-size")) {
+    net::Network& network = source.preset.network;
+    require_cutoffs(network, "--vocab-size",
+                    "leave it out, or give the preset's cutoffs as numbers");
+    network.vocab_size = options_.integer("vocab-size");
+    network.check();
+  }
+  return source;
+}
+
+const Source& Sources::of(const std::string& option) {
+  const auto found = read_.find(option);
+  return found != read_.end() ? found->second : read_.emplace(option, read(option)).first->second;
+}
 
 std::vector<Option> size_options() {
   return {
@@ -265,13 +270,8 @@ net::Network paper_sizes() {
   return network;
 }
 
-net::Network network_of_file(const Options& options, const std::string& source) {
-  return names_preset(options, source) ? network_of_preset(options, source)
-                                       : net::read_model_file(options.text(source)).network;
-}
-
 // Returns the option that names the file with the sizes of the searched networks, or "".
-std::string source_of_sizes(const Options& options) {
+std::string option_with_sizes(const Options& options) {
   for (const char* source : {"model", "preset"}) {
     if (options.given(source)) return source;
   }
@@ -281,19 +281,19 @@ std::string source_of_sizes(const Options& options) {
 }
 
 // The network is not changed: the search varies only its lengths.
-Search search_of_model(const Options& options) {
-  refuse_beside_file(options, "model", {"preset", "arch", "layers", "rate"});
-  const net::Network network = network_of_file(options, "model");
+Search search_of_model(const Options& options, Sources& sources) {
+  refuse_beside_file(options, sources, "model", {"preset", "arch", "layers", "rate"});
+  const net::Network& network = sources.of("model").preset.network;
   note_vocabulary(network);
   return {{net::to_short_text(network.architecture), {network}}};
 }
 
-Search search_of_family(const Options& options) {
+Search search_of_family(const Options& options, Sources& sources) {
   net::Network network;
   std::int64_t layers = options.integer("layers");
-  if (const std::string source = source_of_sizes(options); !source.empty()) {
-    refuse_beside_file(options, source, {});
-    network = network_of_file(options, source);
+  if (const std::string source = option_with_sizes(options); !source.empty()) {
+    refuse_beside_file(options, sources, source, {});
+    network = sources.of(source).preset.network;
     layers = options.given("layers") ? layers : network.layers();
   } else if (!read_sizes(options, network)) {
     log_info(
@@ -328,11 +328,12 @@ Search search_of_family(const Options& options) {
 
 }  // namespace
 
-Search make_search(const Options& options) {
-  return options.given("model") ? search_of_model(options) : search_of_family(options);
+Search make_search(const Options& options, Sources& sources) {
+  return options.given("model") ? search_of_model(options, sources)
+                                : search_of_family(options, sources);
 }
 
-Goal make_goal(const Options& options, const Search& search) {
+Goal make_goal(const Options& options, const Search& search, Sources& sources) {
   const std::vector<std::string> goals{"context", "cost", "budget"};
   const auto given = [&](const std::string& name) { return options.given(name); };
   const auto first = std::find_if(goals.begin(), goals.end(), given);
@@ -350,8 +351,8 @@ Goal make_goal(const Options& options, const Search& search) {
                      "the vocabulary");
   };
   if (given("relative-to")) {
-    net::Network network = network_of_file(options, "relative-to");
-    require_cutoffs(network, "--relative-to", "give the preset's cutoffs as numbers");
+    net::Network network = sources.of("relative-to").preset.network;
+    require_cutoffs(network, "--relative-to", kCutoffsRemedy);
     if (network.vocab_size == 0 && given("model")) {
       network.vocab_size = search.front().networks.front().vocab_size;
       network.check();
@@ -367,19 +368,18 @@ Goal make_goal(const Options& options, const Search& search) {
   if (given("budget")) goal.operations = static_cast<double>(options.integer("budget"));
   if (goal.unit > 0 || goal.operations > 0) {
     for (const Family& family : search) {
-      for (const net::Network& network : family.networks) check_vocabulary(network);
+      for (const net::Network& network : family.networks) {
+        require_cutoffs(network, "--" + *first, kCutoffsRemedy);
+        check_vocabulary(network);
+      }
     }
   }
   return goal;
 }
 
-net::Preset base_preset(const Options& options) {
-  const std::string source = source_of_sizes(options);
-  if (source.empty()) return {};
-  const std::filesystem::path path = preset_file(options.text(source));
-  // Published weights come without settings of training.
-  if (net::is_published(path)) return {"", net::read_model_file(path).network, Json::object()};
-  return net::read_preset(path, {}, {});
+Source source_of_sizes(const Options& options, Sources& sources) {
+  const std::string option = option_with_sizes(options);
+  return option.empty() ? Source() : sources.of(option);
 }
 
 }  // namespace ql::ctx

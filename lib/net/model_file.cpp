@@ -184,20 +184,22 @@ bool is_published(const std::filesystem::path& folder) {
          std::filesystem::exists(folder / "config.json", unknown);
 }
 
-ModelFile read_model_file(const std::filesystem::path& path) {
-  if (is_published(path)) return read_public(path / "config.json");
-  const std::filesystem::path file = model_file_of(path);
-  const Json json = read_json(file);
-  const JsonObject object(json, file.string());
+static ModelFile model_from_json(const JsonObject& object) {
   object.check_format("ql-model", kModelVersion);
   ModelFile model;
   model.network = network_from_json(object.object("network"));
   if (object.has("vocabulary")) {
     model.vocabulary = shard::vocabulary_info_from_json(object.object("vocabulary"));
   }
-  if (object.has("training")) model.training = object.at("training");
+  if (object.has("training")) model.training = object.object("training").json();
   if (object.has("provenance")) model.provenance = object.at("provenance");
   return model;
+}
+
+ModelFile read_model_file(const std::filesystem::path& path) {
+  if (is_published(path)) return read_public(path / "config.json");
+  const std::filesystem::path file = model_file_of(path);
+  return model_from_json({read_json(file), file.string()});
 }
 
 Json model_file_to_json(const ModelFile& model) {
@@ -275,12 +277,14 @@ Json preset_to_json(const Preset& preset) {
   return json;
 }
 
-// Makes a preset from a checkpoint. The function leaves out keys that the machine decides.
-static Json preset_from_checkpoint(const std::filesystem::path& file) {
-  const ModelFile model = read_model_file(file);
+Preset preset_of(const ModelFile& model) {
   Json training = model.training;
   for (const char* key : {"slices", "passes"}) training.erase(key);
-  return preset_to_json({"", model.network, training});
+  return {"", model.network, training};
+}
+
+static bool has_format(const Json& json, const char* format) {
+  return json.is_object() && json.value("format", Json()) == format;
 }
 
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
@@ -291,29 +295,44 @@ Preset read_preset(const std::filesystem::path& path, const std::vector<std::str
   return preset;
 }
 
-Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
-                   const std::vector<std::string>& training_keys, Conflicts& conflicts) {
-  const std::filesystem::path file = model_file_of(path);
-  Json json = read_json(file);
-  if (json.is_object() && json.value("format", Json()) == "ql-model") {
-    json = preset_from_checkpoint(file);
-  }
-  const JsonObject object(json, file.string());
+// Reads a preset from the parsed `json` of `file`.
+static Preset preset_from_json(const Json& json, const std::string& file,
+                               const std::vector<std::string>& overrides,
+                               const std::vector<std::string>& training_keys,
+                               Conflicts& conflicts) {
+  const JsonObject object(json, file);
   object.check_format("ql-preset", kPresetVersion);
   object.refuse_unknown({"format", "version", "about", "network", "training"});
   Preset preset;
   preset.about = object.has("about") ? object.text("about") : "";
-  object.object("network");
-  Json network = object.at("network");
-  if (object.has("training")) {
-    object.object("training");
-    preset.training = object.at("training");
-  }
+  Json network = object.object("network").json();
+  if (object.has("training")) preset.training = object.object("training").json();
   for (const std::string& assignment : overrides) {
     apply_override(assignment, training_keys, network, preset.training);
   }
-  const std::string where = file.string() + (overrides.empty() ? "" : " with --set");
+  const std::string where = file + (overrides.empty() ? "" : " with --set");
   preset.network = network_from_json(JsonObject(network, where + ": network"), conflicts);
+  return preset;
+}
+
+Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
+                   const std::vector<std::string>& training_keys, Conflicts& conflicts) {
+  const std::filesystem::path file = model_file_of(path);
+  Json json = read_json(file);
+  if (has_format(json, "ql-model")) {
+    json = preset_to_json(preset_of(model_from_json({json, file.string()})));
+  }
+  return preset_from_json(json, file.string(), overrides, training_keys, conflicts);
+}
+
+std::variant<Preset, ModelFile> read_preset_or_model(const std::filesystem::path& path) {
+  if (is_published(path)) return read_model_file(path);
+  const std::filesystem::path file = model_file_of(path);
+  const Json json = read_json(file);
+  if (!has_format(json, "ql-preset")) return model_from_json({json, file.string()});
+  Conflicts conflicts;
+  Preset preset = preset_from_json(json, file.string(), {}, {}, conflicts);
+  conflicts.raise();
   return preset;
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/error.h"
@@ -69,6 +70,8 @@ struct Preset {
   Network network;
   Json training = Json::object();
 };
+// Makes a preset from a checkpoint, without the division of the work, which the machine decides.
+Preset preset_of(const ModelFile& model);
 // Returns the preset's file. Leaves out vocab_size, which the data decide, and keys that have
 // defaults that depend on other keys.
 Json preset_to_json(const Preset& preset);
@@ -84,6 +87,8 @@ Preset read_preset(const std::filesystem::path& path, const std::vector<std::str
 // instead of throwing them. A network with conflicts must not be used further.
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                    const std::vector<std::string>& training_keys, Conflicts& conflicts);
+// Reads the preset or checkpoint that `path` names. Reads the file once, because it may be a pipe.
+std::variant<Preset, ModelFile> read_preset_or_model(const std::filesystem::path& path);
 
 // state.json of a checkpoint folder has the state of the training run, and the hashes of the other
 // files. ql-checkpoint(5) describes the format.
