@@ -297,14 +297,25 @@ constexpr std::size_t kSentence = 1024;
 // The library drops every sentence with this character, U+2585.
 constexpr std::string_view kReserved = "\xE2\x96\x85";
 
+// Returns the size of the name <eos>, <unk> or, if there are byte pieces, of one of their names at
+// the beginning of the text; 0 if there is none. The library does not learn from such text.
+std::size_t piece_name_size(std::string_view text, bool byte_pieces) {
+  for (const std::string_view name : {"<eos>", "<unk>"}) {
+    if (text.substr(0, name.size()) == name) return name.size();
+  }
+  constexpr std::size_t kByteName = 6;  // <0x41>
+  return byte_pieces && parse_byte_token(text.substr(0, kByteName)) ? kByteName : 0;
+}
+
 // Gives lines to the library, and long lines in parts. The library copies the parts, and drops
 // every part that contains kReserved.
 class Parts : public sentencepiece::SentenceIterator {
  public:
-  // `hidden` marks the code points that are passed as NUL; an empty vector marks none. The library
-  // neither counts NUL as a character nor gives it a piece.
-  Parts(const std::vector<std::string_view>& lines, const std::vector<bool>& hidden)
-      : lines_(lines), hidden_(hidden) {
+  // `hidden` marks the code points that are passed as NUL, except in names of pieces; an empty
+  // vector marks none. The library neither counts NUL as a character nor gives it a piece.
+  Parts(const std::vector<std::string_view>& lines, const std::vector<bool>& hidden,
+        bool byte_pieces)
+      : lines_(lines), hidden_(hidden), byte_pieces_(byte_pieces) {
     Parts::Next();
   }
   bool done() const override { return done_; }
@@ -318,8 +329,11 @@ class Parts : public sentencepiece::SentenceIterator {
     part_.clear();
     for (std::size_t i = 0; i < size && !hidden_.empty();) {
       const CodePoint point = code_point_at(rest_, i);
-      part_ += hidden_[point.value] ? std::string_view("\0", 1) : rest_.substr(i, point.length);
-      i += point.length;
+      const std::size_t name = piece_name_size(rest_.substr(i, size - i), byte_pieces_);
+      const std::size_t length = std::max(name, point.length);
+      part_ +=
+          name == 0 && hidden_[point.value] ? std::string_view("\0", 1) : rest_.substr(i, length);
+      i += length;
     }
     if (hidden_.empty()) part_ = rest_.substr(0, size);
     rest_.remove_prefix(size);
@@ -330,6 +344,7 @@ class Parts : public sentencepiece::SentenceIterator {
  private:
   const std::vector<std::string_view>& lines_;
   const std::vector<bool>& hidden_;
+  bool byte_pieces_;
   std::size_t next_line_ = 0;
   std::string_view rest_;    // the text of the current line after part_
   std::size_t longest_ = 0;  // the limit for a part of this line, in bytes
@@ -337,17 +352,10 @@ class Parts : public sentencepiece::SentenceIterator {
   bool done_ = false;
 };
 
-// Removes <eos>, <unk> and, if there are byte pieces, their names: the library does not learn from
-// such text.
 std::string without_piece_names(std::string_view part, bool byte_pieces) {
   std::string text;
   while (!part.empty()) {
-    std::size_t size = 0;
-    for (const std::string_view name : {"<eos>", "<unk>"}) {
-      if (part.substr(0, name.size()) == name) size = name.size();
-    }
-    constexpr std::size_t kByteName = 6;  // <0x41>
-    if (byte_pieces && parse_byte_token(part.substr(0, kByteName))) size = kByteName;
+    const std::size_t size = piece_name_size(part, byte_pieces);
     if (size == 0) text += part.front();
     part.remove_prefix(std::max<std::size_t>(size, 1));
   }
@@ -360,7 +368,7 @@ std::vector<TokenCount> count_characters(const std::vector<std::string_view>& li
                                          bool byte_pieces) {
   CharCounter counter;
   const std::vector<bool> none_hidden;
-  for (Parts parts(lines, none_hidden); !parts.done(); parts.Next()) {
+  for (Parts parts(lines, none_hidden, byte_pieces); !parts.done(); parts.Next()) {
     const std::string& part = parts.value();
     if (part.find(kReserved) != std::string::npos) continue;
     counter.add(part.find('<') == std::string::npos ? part : without_piece_names(part, byte_pieces),
@@ -484,7 +492,7 @@ TrainedSentencePiece train_sentencepiece(const std::vector<std::string_view>& li
     settings["character_coverage"] = "1";
     hidden = rare_characters(counts, trained.covered);
   }
-  Parts iterator(lines, hidden);
+  Parts iterator(lines, hidden, training.byte_pieces);
   const StopAtOnce unheard;  // the library trains for minutes and does not check for signals
   const auto status =
       sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &trained.model);

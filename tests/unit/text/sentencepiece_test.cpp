@@ -258,6 +258,29 @@ TEST_CASE("train_sentencepiece: characters without room for a piece become bytes
   }
 }
 
+// If a character is rare, the library must still recognize the names that contain it.
+TEST_CASE("train_sentencepiece: rare characters do not change the names of pieces in a text") {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "βα <unk> βα δεζ <0x41> <eos> γδ\n";
+  for (const Presence unk : {Presence::kAuto, Presence::kAlways}) {
+    VocabularyRules rules = rules_with(unk == Presence::kAuto ? 270 : 14, unk);
+    rules.coverage = 0.999;
+    const bool bytes = unk == Presence::kAuto;
+    const BuiltVocabulary built = train(text + "kxuns\n", rules);
+    for (const char* piece : {"<", ">", "u", "n", "k", "s", "x"}) {
+      CAPTURE(piece);
+      // Without pieces for bytes, <0x41> is a word like any other.
+      const bool of_a_word = !bytes && std::string("<x>").find(piece) != std::string::npos;
+      CHECK(has_piece(built.vocabulary, piece) == of_a_word);
+    }
+  }
+  for (std::int64_t size = 259; size < 264; ++size) {
+    CAPTURE(size);
+    CHECK(train("the cat sat on the mat\nthe <unk> ran\n", rules_with(size)).vocabulary.size() <=
+          size);
+  }
+}
+
 TEST_CASE("train_sentencepiece: the default coverage is the library's") {
   VocabularyRules rules = rules_with(500);
   const BuiltVocabulary usual = train(text_with_rare_characters(), rules);
