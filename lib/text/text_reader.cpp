@@ -45,6 +45,15 @@ DocumentRule::DocumentRule(const std::string& rule)
     throw UsageError("--document", "the rule is empty",
                      "give 'blank', 'file', 'line', 'none' or a pattern");
   }
+  // The library compiles a pattern recursively, and a long one would take all of the stack.
+  constexpr std::size_t kLongestPattern = 4096;
+  if (rule.size() > kLongestPattern) {
+    throw UsageError("--document",
+                     fmt::format("the pattern has {} bytes, expected at most {}",
+                                 with_thousands(static_cast<std::int64_t>(rule.size())),
+                                 with_thousands(kLongestPattern)),
+                     "give a shorter pattern, such as '^Chapter '");
+  }
   try {
     pattern_ = compiled(rule);
   } catch (const std::regex_error& error) {
