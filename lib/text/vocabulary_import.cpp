@@ -3,7 +3,9 @@
 
 #include "text/vocabulary_import.h"
 
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "text/imported_tokens.h"
 
@@ -184,14 +186,14 @@ void shift_ids(std::uint32_t count, bool fairseq, Imported& list) {
 // 3 for unknown words.
 void resolve_second_names(std::string_view text, std::uint32_t offset, Imported& list) {
   const std::unordered_set<std::string> taken(list.names.begin(), list.names.end());
+  std::unordered_map<std::string, std::size_t> ids;
+  for (std::size_t id = 0; id < offset; ++id) ids.emplace(list.names[id], id);
   std::size_t id = offset;
   for (LineSplitter lines(text); lines.next() && id < list.names.size(); ++id) {
     const bool overwrites = lines.line().find(kFairseqOverwrite) != std::string_view::npos;
-    const auto end = list.names.begin() + static_cast<std::ptrdiff_t>(overwrites ? id : offset);
-    const auto old = std::find(list.names.begin(), end, list.names[id]);
-    if (old == end) continue;
-    const auto place = static_cast<std::size_t>(old - list.names.begin());
-    const std::size_t nameless = place < offset ? id : place;
+    const auto [old, is_first] = ids.emplace(list.names[id], id);
+    if (is_first || (!overwrites && old->second >= offset)) continue;
+    const std::size_t nameless = old->second < offset ? id : std::exchange(old->second, id);
     list.names[nameless] = list.content.tokens[nameless] = placeholder(nameless, taken);
   }
 }
