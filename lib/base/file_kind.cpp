@@ -366,9 +366,12 @@ void refuse_row(const Row& row, std::string_view head, Content expected, const s
     if (expected == Content::kNames) {
       advice = "name the file on the command line, without --files-from";
     } else if (format == "ql-manifest") {
+      const bool ids = expected == Content::kTextIds || expected == Content::kRawIds;
       advice = expected == Content::kText
                    ? "get the text of its folder with qlbin cat FOLDER | qltok decode"
-                   : "give its folder through a pipe: qlbin cat FOLDER";
+               : ids ? "its folder has packed data, to pack again with qlbin cat FOLDER | qlbin "
+                       "pack -o NEW, without --input"
+                     : "give its folder through a pipe: qlbin cat FOLDER";
     } else if (format == "ql-vocabulary") {
       advice = expected == Content::kText
                    ? "give a vocabulary with --vocab or --counts"
