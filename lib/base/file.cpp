@@ -111,10 +111,21 @@ NewFile::NewFile(const std::filesystem::path& path, std::string shown_name)
       descriptor_(path, O_WRONLY | O_CREAT | O_EXCL, shown_name_, "create") {}
 
 void NewFile::write(const void* data, std::size_t size) {
-  descriptor_.write(data, size, shown_name_);
+  if (buffer_.size() + size > kBufferBytes) flush();
+  if (size > kBufferBytes) {
+    descriptor_.write(data, size, shown_name_);
+  } else {
+    buffer_.append(static_cast<const char*>(data), size);
+  }
+}
+
+void NewFile::flush() {
+  descriptor_.write(buffer_.data(), buffer_.size(), shown_name_);
+  buffer_.clear();
 }
 
 void NewFile::close() {
+  flush();
   if (!descriptor_.close()) throw SystemError(shown_name_, "write", errno);
 }
 

@@ -94,16 +94,21 @@ class RandomAccessFile {
 };
 
 // Creates a file that must not exist yet. Errors name `shown_name`, which the user knows, and not
-// the temporary folder around the file.
+// the temporary folder around the file. Small writes are collected.
 class NewFile {
  public:
   NewFile(const std::filesystem::path& path, std::string shown_name);
   void write(const void* data, std::size_t size);
-  // Closes the file or throws SystemError. Call it after the last write.
+  void write(std::string_view bytes) { write(bytes.data(), bytes.size()); }
+  // Writes what was collected, and closes the file. Throws SystemError. Call it after the last
+  // write.
   void close();
 
  private:
-  std::string shown_name_;
+  static constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
+  void flush();
+
+  std::string shown_name_, buffer_;
   Descriptor descriptor_;
 };
 

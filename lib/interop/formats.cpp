@@ -346,7 +346,12 @@ bool MegatronIndex::next_document(std::int64_t& tokens) {
 }
 
 void write_megatron_index(const ForEachDocument& for_each_document, int bytes_per_id,
-                          BufferedFile& file) {
+                          NewFile& file) {
+  const auto write_number = [&file](auto number) {
+    std::string bytes;
+    append_little_endian(bytes, number);
+    file.write(bytes);
+  };
   // Calls use(tokens, last) for each sequence. `tokens` is the number of its tokens; `last` is true
   // for the last sequence of a document.
   const auto for_each_sequence = [&](const auto& use) {
@@ -361,20 +366,20 @@ void write_megatron_index(const ForEachDocument& for_each_document, int bytes_pe
     documents += last ? 1 : 0;
   });
   file.write(kMagic);
-  file.write_number(kVersion);
-  file.write_number(bytes_per_id == 2 ? kU16 : kI32);
-  file.write_number(sequences);
-  file.write_number(documents + 1);
+  write_number(kVersion);
+  write_number(bytes_per_id == 2 ? kU16 : kI32);
+  write_number(sequences);
+  write_number(documents + 1);
   for_each_sequence(
-      [&](std::int64_t tokens, bool) { file.write_number(static_cast<std::uint32_t>(tokens)); });
+      [&](std::int64_t tokens, bool) { write_number(static_cast<std::uint32_t>(tokens)); });
   for_each_sequence([&](std::int64_t tokens, bool) {
-    file.write_number(place);
+    write_number(place);
     place += static_cast<std::uint64_t>(tokens * bytes_per_id);
   });
-  file.write_number(end);
+  write_number(end);
   for_each_sequence([&](std::int64_t, bool last) {
     ++end;
-    if (last) file.write_number(end);
+    if (last) write_number(end);
   });
 }
 

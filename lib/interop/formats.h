@@ -62,35 +62,6 @@ class NumberArray {
   std::size_t at_ = 0;
 };
 
-// Collects many small writes to a NewFile.
-class BufferedFile {
- public:
-  explicit BufferedFile(std::unique_ptr<NewFile> file) : file_(std::move(file)) {}
-  void write(std::string_view bytes) {
-    buffer_ += bytes;
-    if (buffer_.size() >= kBufferBytes) flush();
-  }
-  template <typename Number>
-  void write_number(Number number) {
-    append_little_endian(buffer_, number);
-    if (buffer_.size() >= kBufferBytes) flush();
-  }
-  // Writes the rest and closes the file. Call it after the last write.
-  void close() {
-    flush();
-    file_->close();
-  }
-
- private:
-  static constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
-  void flush() {
-    file_->write(buffer_.data(), buffer_.size());
-    buffer_.clear();
-  }
-  std::unique_ptr<NewFile> file_;
-  std::string buffer_;
-};
-
 // Ids that are read with the wrong width or byte order are often inside the vocabulary by chance.
 // The following checks detect a wrong width or byte order in input without a header.
 
@@ -214,6 +185,6 @@ using ForEachDocument = std::function<void(const std::function<void(std::int64_t
 // several sequences if it has more than INT32_MAX tokens. Calls `for_each_document` four times and
 // keeps no document in memory. `bytes_per_id` is 2 (u16) or 4 (i32).
 void write_megatron_index(const ForEachDocument& for_each_document, int bytes_per_id,
-                          BufferedFile& file);
+                          NewFile& file);
 
 }  // namespace ql::interop

@@ -180,8 +180,8 @@ void import_tokens(const std::vector<std::string>& files, const ImportRules& rul
 namespace {
 
 // Creates the file NAME + `end` in the folder NAME.
-std::unique_ptr<BufferedFile> create(const shard::NewFolder& folder, const std::string& end) {
-  return std::make_unique<BufferedFile>(folder.create(folder.path().filename().string() + end));
+std::unique_ptr<NewFile> create(const shard::NewFolder& folder, const std::string& end) {
+  return folder.create(folder.path().filename().string() + end);
 }
 
 // Writes consecutive ids, for llm.c into files of `file_tokens` ids each (the last may have fewer),
@@ -225,7 +225,7 @@ class IdFiles : public shard::TokenSink {
   std::int64_t left_ = 0;     // tokens that the current file still takes
   int bytes_per_id_, files_ = 0;
   std::string bytes_;
-  std::unique_ptr<BufferedFile> file_;
+  std::unique_ptr<NewFile> file_;
 };
 
 // Returns the largest size of a vocabulary whose ids fit the format.

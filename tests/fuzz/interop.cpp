@@ -88,7 +88,7 @@ void check_again(const Documents& documents, int bytes_per_id, const test::Scrat
   }
   overwrite(folder / "again.bin", ids);
   fs::remove(folder / "again.idx");
-  interop::BufferedFile index(std::make_unique<NewFile>(folder / "again.idx", "again.idx"));
+  NewFile index(folder / "again.idx", "again.idx");
   interop::write_megatron_index(
       [&](const auto& use) {
         for (const auto& document : documents) use(static_cast<std::int64_t>(document.size()));

@@ -419,7 +419,7 @@ TEST_CASE(
   const std::vector<std::int64_t> documents{most, 1, most + 1, 5'000'000'000};
   for (const int width : {2, 4}) {
     const fs::path path = scratch / std::to_string(width);
-    BufferedFile file(std::make_unique<NewFile>(path, "index"));
+    NewFile file(path, "index");
     write_megatron_index(
         [&](const std::function<void(std::int64_t)>& use) {
           for (const std::int64_t tokens : documents) use(tokens);
