@@ -22,14 +22,6 @@ static void send(DocumentStartsReader& starts, std::int64_t position, const Toke
   send_tokens(ids, count, among, sink);
 }
 
-// Returns the position of the first token of document number `document`, which the folder must
-// have.
-static std::int64_t start_of(const TokenReader& reader, std::int64_t document) {
-  DocumentStartsReader starts(reader.place(), reader.manifest());
-  for (; document > 0; --document) starts.pass();
-  return starts.next();
-}
-
 TokenRange parse_range(const std::string& text, std::int64_t total, const std::string& option,
                        const std::string& unit) {
   const std::vector<std::string> ends = split(text, ':');
@@ -229,18 +221,23 @@ Json MultiReader::unknown_keys() const {
   return agreed;
 }
 
-std::int64_t MultiReader::token_of_document(std::int64_t document) const {
-  std::int64_t before = 0;
-  for (const TokenReader& reader : readers_) {
-    if (document < reader.documents()) return before + start_of(reader, document);
-    document -= reader.documents();
-    before += reader.tokens();
-  }
-  return before;
-}
-
 TokenRange MultiReader::tokens_of_documents(TokenRange documents) const {
-  return {token_of_document(documents.begin), token_of_document(documents.end)};
+  TokenRange tokens{tokens_, tokens_};
+  std::int64_t document = 0;
+  for (std::size_t i = 0; i < readers_.size() && document <= documents.end; ++i) {
+    const TokenReader& reader = readers_[i];
+    if (document + reader.documents() <= documents.begin) {
+      document += reader.documents();
+      continue;
+    }
+    for (DocumentStartsReader starts(reader.place(), reader.manifest());
+         document <= documents.end && !starts.ended(); starts.pass(), ++document) {
+      const std::int64_t start = begins_[i] + starts.next();
+      if (document == documents.begin) tokens.begin = start;
+      if (document == documents.end) tokens.end = start;
+    }
+  }
+  return tokens;
 }
 
 void MultiReader::for_each_document(const std::function<void(std::int64_t tokens)>& use) const {

@@ -80,7 +80,6 @@ class MultiReader {
   void copy(TokenRange range, int threads, TokenSink& sink, const TokensDone& done);
 
  private:
-  std::int64_t token_of_document(std::int64_t document) const;
   void move_cursor(std::size_t cursor, std::size_t folder);
 
   std::deque<TokenReader> readers_;
