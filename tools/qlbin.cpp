@@ -78,9 +78,8 @@ TokensDone shown_by(Progress& progress) {
 
 // Notes that the text of several documents has no line ends: spm_encode, for example, writes ids a
 // line, but no id for the line end.
-void note_missing_line_ends(const std::string& folder, const text::Vocabulary& vocabulary,
+void note_missing_line_ends(std::int64_t documents, const text::Vocabulary& vocabulary,
                             const TextCounts& counts) {
-  const std::int64_t documents = read_manifest(find_packed_folder(folder)).documents;
   if (documents < 2 || counts.lines > 1) return;
   log_info(
       "the text of the {} documents has no line ends, because no id stands for one{}",
@@ -107,7 +106,9 @@ void pack_ids(const Options& options, const GivenVocabulary& given, const char* 
   read(sink, shown_by(progress));
   sink.finish(std::nullopt);
   progress.finish();
-  if (counted) note_missing_line_ends(options.text("output"), *given.vocabulary, counted->counts());
+  if (counted) {
+    note_missing_line_ends(writer.manifest().documents, *given.vocabulary, counted->counts());
+  }
 }
 
 void pack_stream(const Options& options, InputFile& input) {
