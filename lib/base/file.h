@@ -97,6 +97,8 @@ class RandomAccessFile {
 // the temporary folder around the file. Small writes are collected.
 class NewFile {
  public:
+  static constexpr std::size_t kBufferBytes = std::size_t{256} << 10;  // of collected writes
+
   NewFile(const std::filesystem::path& path, std::string shown_name);
   void write(const void* data, std::size_t size);
   void write(std::string_view bytes) { write(bytes.data(), bytes.size()); }
@@ -105,7 +107,6 @@ class NewFile {
   void close();
 
  private:
-  static constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
   void flush();
 
   std::string shown_name_, buffer_;
