@@ -39,6 +39,13 @@ static void read_reset(const ql::Options& options, ql::eval::SweepOptions& sweep
   }
 }
 
+ql::net::AttentionChange attention_change(const ql::Options& options) {
+  ql::net::AttentionChange change;
+  if (options.has("clamp-len")) change.clamp_len = options.integer("clamp-len");
+  change.same_length = options.flag("same-length");
+  return change;
+}
+
 static ql::eval::SweepOptions sweep_options(const ql::Options& options,
                                             ql::machine::ProcessGroup& group) {
   ql::eval::SweepOptions sweep;
@@ -49,6 +56,7 @@ static ql::eval::SweepOptions sweep_options(const ql::Options& options,
   if (options.has("unigram")) sweep.unigram = options.text("unigram");
   sweep.lists = {options.integers("segment"), options.integers("memory"),
                  options.integers("compressed-memory")};
+  sweep.change = attention_change(options);
   sweep.chunk = options.integer("chunk");
   sweep.stride = options.has("stride") ? options.integer("stride") : 0;
   read_reset(options, sweep);

@@ -144,7 +144,7 @@ std::vector<eval::Checkpoint> read_checkpoints(const Options& options,
                                options.integers("compressed-memory")};
   std::vector<eval::Checkpoint> checkpoints;
   for (const std::string& name : qleval_inputs(options).checkpoints) {
-    checkpoints.push_back(eval::read_checkpoint(name, lists));
+    checkpoints.push_back(eval::read_checkpoint(name, lists, attention_change(options)));
     const std::int64_t entries = checkpoints.back().model.network.vocab_size;
     const auto begin = parse_integer(options.has("begin") ? options.text("begin") : "");
     if (begin) eval::check_begin(*begin, entries);
@@ -159,6 +159,9 @@ std::vector<eval::Checkpoint> read_checkpoints(const Options& options,
   for (const eval::Checkpoint& checkpoint : checkpoints) {
     const RandomAccessFile weights(checkpoint.folder / "model.safetensors");
     facts.emplace_back("-m", "weights with hash " + weights.hash());
+    facts.emplace_back("-m",
+                       "a network with hash " +
+                           content_hash(net::network_to_json(checkpoint.model.network).dump()));
     const net::Lengths& lengths = checkpoint.lengths.front();
     facts.emplace_back("the lengths", fmt::format("{}, {}, {}", lengths.segment, lengths.memory,
                                                   lengths.compressed_memory));
@@ -179,8 +182,8 @@ void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options
   const c10::Device device = machine::find_device(options.text("device"), group);
   const machine::Precision precision =
       machine::set_up_precision(device, options.choice<machine::Precision>("precision"), group);
-  const nn::Model model =
-      weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(device));
+  const nn::Model model = weights::load_model(checkpoint.folder, checkpoint.model.network,
+                                              at::TensorOptions(at::kFloat).device(device));
   const nn::ModelPrecision in_precision(model, precision);
   const nn::ModelAtLengths at_lengths(model, checkpoint.lengths.front());
   eval::EvaluationOptions rules;
@@ -228,6 +231,7 @@ void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options
     rows.put(table_row(checkpoint, options, as_value ? one.value : Json(names[i]), one.sums));
   }
   rows.put(table_row(checkpoint, options, Json(), sums.all));
+  rows.flush();  // the next checkpoint may take hours
 }
 
 }  // namespace

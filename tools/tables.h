@@ -9,6 +9,9 @@
 namespace ql::machine {
 class ProcessGroup;
 }
+namespace ql::net {
+struct AttentionChange;
+}
 
 ql::ToolTable qltok_table();
 ql::ToolTable qlbin_table();
@@ -22,6 +25,8 @@ void check_qleval(const ql::Options& options);  // likewise
 struct QlevalInputs {
   std::vector<std::string> checkpoints, data;
 };
+// Returns --clamp-len and --same-length of qleval.
+ql::net::AttentionChange attention_change(const ql::Options& options);
 // On a terminal these columns of qleval's table come before the others.
 std::vector<std::string> qleval_first_columns();
 QlevalInputs qleval_inputs(const ql::Options& options);

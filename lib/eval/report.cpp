@@ -53,15 +53,18 @@ static void add_evaluated_model(Json& row, const EvaluatedModel& model, const Ev
   row["context_max"] = of_network(exact.maximum);
 }
 
-// Adds the figures of the text. Without `counts`, all of them are null.
-static void add_text_figures(Json& row, const std::optional<shard::TextCounts>& counts,
-                             std::int64_t tokens, double nll) {
+// Adds the figures of the text. Those that are not counted are null.
+static void add_text_figures(Json& row, const DataSet& data, double nll) {
   const double ln2 = std::log(2.0);
-  const auto if_counted = [&](const auto& value) { return counts ? Json(value) : Json(); };
-  const shard::TextCounts text = counts.value_or(shard::TextCounts());
+  const std::int64_t tokens = data.source.tokens;
+  const auto if_counted = [&](const auto& value) { return data.counts ? Json(value) : Json(); };
+  shard::TextCounts text = data.counts.value_or(shard::TextCounts());
+  // Data that was cut out of other data has no counts, but each of its tokens may be one unit.
+  if (!data.counts && data.vocabulary.type == "char") text.characters = tokens;
+  if (!data.counts && data.vocabulary.type == "byte") text.bytes = tokens;
   row["words"] = if_counted(text.words);
-  row["bytes"] = if_counted(text.bytes);
-  row["characters"] = if_counted(text.characters);
+  row["bytes"] = text.bytes > 0 ? Json(text.bytes) : if_counted(text.bytes);
+  row["characters"] = text.characters > 0 ? Json(text.characters) : if_counted(text.characters);
   row["unknown"] = if_counted(text.unknown);
   row["unknown_rate"] = if_counted(static_cast<double>(text.unknown) / static_cast<double>(tokens));
   row["word_perplexity"] = if_known(std::exp(per_unit(nll, text.words)));
@@ -98,8 +101,7 @@ Json report_row(const EvaluatedModel& model, const DataSet& data, const Evaluati
   row["nll"] = if_known(result.nll);
   row["perplexity"] = if_known(result.perplexity());
   row["standard_error"] = if_known(result.standard_error());
-  add_text_figures(row, data.counts, data.source.tokens,
-                   covers_text(data, result) ? result.nll : std::nan(""));
+  add_text_figures(row, data, covers_text(data, result) ? result.nll : std::nan(""));
   add_known_figures(row, data, result);
   row["warm_up"] = result.warm_up;
   row["precision"] = model.precision ? Json(to_text(*model.precision)) : Json();

@@ -18,7 +18,7 @@ namespace {
 std::vector<Checkpoint> read_checkpoints(const SweepOptions& options) {
   std::vector<Checkpoint> checkpoints;
   for (const std::string& name : options.checkpoints) {
-    checkpoints.push_back(read_checkpoint(name, options.lists, options.stride));
+    checkpoints.push_back(read_checkpoint(name, options.lists, options.change, options.stride));
   }
   return checkpoints;
 }
@@ -121,8 +121,8 @@ void report_all(const std::vector<EvaluatedModel>& models, const std::vector<Dat
 
 void run_checkpoint(const Checkpoint& checkpoint, const std::vector<DataSet>& data,
                     const SweepOptions& options, const std::function<void(const Json&)>& row) {
-  const nn::Model model =
-      weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
+  const nn::Model model = weights::load_model(checkpoint.folder, checkpoint.model.network,
+                                              at::TensorOptions(at::kFloat).device(options.device));
   if (!options.group->is_single()) {
     options.group->require_same({{"-m", "weights with hash " + weights::hash_of(model)}});
   }
@@ -195,8 +195,8 @@ Json run_one_pass(const SweepOptions& options, const std::vector<Checkpoint>& ch
     throw UsageError("--top", fmt::format("expected 1 to {}, the size of the vocabulary, found {}",
                                           entries, options.top));
   }
-  const nn::Model model =
-      weights::load_model(checkpoint.folder, at::TensorOptions(at::kFloat).device(options.device));
+  const nn::Model model = weights::load_model(checkpoint.folder, checkpoint.model.network,
+                                              at::TensorOptions(at::kFloat).device(options.device));
   const nn::ModelPrecision precision(model, options.precision);
   Progress progress(fmt::format("{}, {}", checkpoint.name, options.data.front()), "tokens");
   UnitOptions unit_options{options, unit, token_sink};
@@ -218,8 +218,13 @@ Json run_one_pass(const SweepOptions& options, const std::vector<Checkpoint>& ch
 }  // namespace
 
 Checkpoint read_checkpoint(const std::string& name, const net::LengthLists& lists,
-                           std::int64_t stride) {
+                           const net::AttentionChange& change, std::int64_t stride) {
   Checkpoint checkpoint{name, net::checkpoint_folder(name), net::read_model_file(name), {}};
+  try {
+    checkpoint.model.network = net::with_change(std::move(checkpoint.model.network), change);
+  } catch (const ConfigError& error) {
+    throw ConfigError(name, error.what());
+  }
   net::require_weights(checkpoint.folder, name);
   checkpoint.lengths = net::all_lengths(lists, checkpoint.model.network.lengths);
   for (const net::Lengths& lengths : checkpoint.lengths) {

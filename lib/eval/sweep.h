@@ -23,11 +23,11 @@ struct Checkpoint {
   std::vector<net::Lengths> lengths;  // the lengths to evaluate with; the last changes fastest
 };
 
-// Reads model.json of `name`, a folder or the path of that file. Throws Error if there are no
-// weights, and ConfigError for lengths that do not fit the network, or each other where `stride` is
-// not 0 (check_stride()).
+// Reads model.json of `name`, a folder or the path of that file, and changes the network. Throws
+// Error if there are no weights, and ConfigError for a change or lengths that do not fit the
+// network, or lengths that do not fit each other where `stride` is not 0 (check_stride()).
 Checkpoint read_checkpoint(const std::string& name, const net::LengthLists& lists,
-                           std::int64_t stride = 0);
+                           const net::AttentionChange& change, std::int64_t stride = 0);
 
 // For each row of results, the sweep itself sets `lengths`, `unknown`, `sink`, `progress` and
 // `attention_map`.
@@ -37,6 +37,7 @@ struct SweepOptions : EvaluationOptions {
   std::optional<std::string> unigram;  // training data of the unigram baseline
   std::vector<std::string> data;       // folders with a manifest, or token streams; at most one "-"
   net::LengthLists lists;              // of the checkpoints
+  net::AttentionChange change;         // of all networks
   c10::Device device = c10::DeviceType::CPU;
   machine::Precision precision = machine::Precision::kFloat32;
   std::optional<std::string> loss_file;       // LossFile's path; only for a sweep of one row

@@ -73,6 +73,18 @@ std::string to_short_text(Architecture architecture) {
   return kShortNames.at(static_cast<std::size_t>(architecture));
 }
 
+Network with_change(Network network, const AttentionChange& change) {
+  if (change.clamp_len && row_of(network.encoding).has(EncodingRow::kClamped)) {
+    throw ConfigError("clamp_len",
+                      "the network has a learned vector for each distance up to its own",
+                      "leave --clamp-len out");
+  }
+  network.clamp_len = change.clamp_len.value_or(network.clamp_len);
+  network.same_length = network.same_length || change.same_length;
+  if (change.clamp_len || change.same_length) network.check();
+  return network;
+}
+
 }  // namespace ql::net
 
 namespace ql {

@@ -282,6 +282,14 @@ constexpr auto keys_of(const Network&) {
   };
 }
 
+// A trained network may attend in another way: these changes leave its weights as they are.
+struct AttentionChange {
+  std::optional<std::int64_t> clamp_len;
+  bool same_length = false;
+};
+// Throws ConfigError if the network cannot have the change.
+Network with_change(Network network, const AttentionChange& change);
+
 // Adds the conflicts that Network::check() would throw.
 void find_conflicts(const Network& network, const std::string& where, Conflicts& conflicts);
 

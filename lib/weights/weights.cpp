@@ -213,7 +213,11 @@ std::string hash_of(const nn::Model& model) {
 }
 
 nn::Model load_model(const std::filesystem::path& checkpoint, const at::TensorOptions& options) {
-  const net::Network network = net::read_model_file(checkpoint).network;
+  return load_model(checkpoint, net::read_model_file(checkpoint).network, options);
+}
+
+nn::Model load_model(const std::filesystem::path& checkpoint, const net::Network& network,
+                     const at::TensorOptions& options) {
   const TensorFile file = read_weights(checkpoint);
   check_count(network, file);
   nn::Model model(network, options);

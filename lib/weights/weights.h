@@ -28,6 +28,9 @@ TensorFile read_weights(const std::filesystem::path& checkpoint);
 // and device; the default is float32 on the CPU.
 nn::Model load_model(const std::filesystem::path& checkpoint,
                      const at::TensorOptions& options = at::kFloat);
+// Does the same with `network` in the place of model.json.
+nn::Model load_model(const std::filesystem::path& checkpoint, const net::Network& network,
+                     const at::TensorOptions& options);
 
 // Returns the hash of all parameters' bits.
 std::string hash_of(const nn::Model& model);
