@@ -33,7 +33,8 @@ static std::vector<Option> own_options() {
                    'm', make_option(
                             "model", OptionType::kFile, "PRESET",
                             "The network and its training: a preset file, the name of an installed "
-                            "one, or a checkpoint. Required under the same condition as --data."))),
+                            "one, or a checkpoint; the network alone: published weights. Required "
+                            "under the same condition as --data."))),
       required(with_letter('o', make_option("output", OptionType::kFolder, "RUN",
                                             "Folder for the checkpoints RUN/best and RUN/last and "
                                             "for RUN/log.jsonl; created when absent."))),

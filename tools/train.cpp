@@ -85,9 +85,19 @@ fs::path checkpoint_to_resume(const Options& options) {
                    "give --data, --valid and --model");
 }
 
-std::vector<std::string> folders_of(const train::DataIdentity& data) {
+// Returns the folders of the data that a checkpoint names. Throws Error, which advises `option`, if
+// one of them was moved or removed.
+std::vector<std::string> recorded_folders(const train::DataIdentity& data,
+                                          const fs::path& checkpoint, const std::string& option) {
   std::vector<std::string> folders{data.name};
   if (data.more) folders.insert(folders.end(), data.more->begin(), data.more->end());
+  for (const std::string& folder : folders) {
+    std::error_code unknown;
+    if (fs::exists(folder, unknown) || unknown) continue;
+    throw Error(folder,
+                fmt::format("does not exist, but {} names it as its data", checkpoint.string()),
+                fmt::format("give the data's present place with {}", option));
+  }
   return folders;
 }
 
@@ -101,8 +111,12 @@ Settings read_settings(const Options& options) {
     const fs::path checkpoint = checkpoint_to_resume(options);
     const train::TrainingState state = train::read_state(checkpoint);
     if (preset.empty()) preset = checkpoint;
-    if (settings.data.empty()) settings.data = folders_of(state.data);
-    if (settings.validation.empty()) settings.validation = folders_of(state.validation);
+    if (settings.data.empty()) {
+      settings.data = recorded_folders(state.data, checkpoint, "--data");
+    }
+    if (settings.validation.empty()) {
+      settings.validation = recorded_folders(state.validation, checkpoint, "--valid");
+    }
   }
   settings.path = preset.string();
   const std::vector<std::string> assignments = overrides(options);

@@ -116,19 +116,6 @@ constexpr int kModelVersion = 1;
 constexpr const char* kConversion =
     "convert the weights to model.safetensors as PUBLISHED WEIGHTS in ql-checkpoint(5) says";
 
-// Reads config.json. It describes only the network, so the other members keep their defaults.
-static ModelFile read_public(const std::filesystem::path& file) {
-  const Json json = read_json(file);
-  if (!is_public_config(json)) {
-    throw FormatError(
-        file.string(), "expected \"model_type\": \"transfo-xl\"",
-        "a checkpoint folder has a model.json or the config.json of a Transformer-XL");
-  }
-  ModelFile model;
-  model.network = network_from_public_config(JsonObject(json, file.string()));
-  return model;
-}
-
 // Returns the name of a file with published weights that must be converted first (PyTorch's, or an
 // index of several files), or "" if the folder has no such file.
 static std::string unconverted_weights(const std::filesystem::path& folder) {
@@ -140,17 +127,15 @@ static std::string unconverted_weights(const std::filesystem::path& folder) {
   return "";
 }
 
-// Returns the model.json of a checkpoint folder, and any other path unchanged. Throws Error for a
-// folder without model.json. The error suggests a checkpoint, or the conversion of published
-// weights.
+// Returns the model.json of a checkpoint folder, or the config.json of a folder with published
+// weights, and any other path unchanged. Throws Error for a folder with neither. The error suggests
+// a checkpoint, or what published weights lack.
 static std::filesystem::path model_file_of(const std::filesystem::path& path) {
   std::error_code unknown;  // read_json has a better error for an unreachable path
   if (!std::filesystem::is_directory(path, unknown)) return path;
-  std::filesystem::path file = path / "model.json";
-  if (std::filesystem::exists(file, unknown)) return file;
-  if (std::filesystem::exists(path / "config.json", unknown)) {
-    throw Error(path.string(), "there is config.json, but model.json or a preset is expected here",
-                "give this folder to qltrain --init or qlctx --model");
+  for (const char* name : {"model.json", "config.json"}) {
+    std::filesystem::path file = path / name;
+    if (std::filesystem::exists(file, unknown)) return file;
   }
   const bool run = std::filesystem::exists(path / "best" / "model.json", unknown);
   if (const std::string found = unconverted_weights(path); !found.empty()) {
@@ -158,10 +143,12 @@ static std::filesystem::path model_file_of(const std::filesystem::path& path) {
         path.string(), fmt::format("there is {}, but neither model.json nor config.json", found),
         fmt::format("put the model's config.json into the same folder, and {}", kConversion));
   }
-  throw Error(
-      path.string(), "is not a checkpoint: model.json is missing",
-      run ? fmt::format("give the best checkpoint of this run: {}", (path / "best").string())
-          : "give RUN/best or RUN/last of qltrain -o RUN");
+  std::string remedy = "give RUN/best or RUN/last of qltrain -o RUN";
+  if (run) remedy = "give the best checkpoint of this run: " + (path / "best").string();
+  if (std::filesystem::exists(path / "model.safetensors", unknown)) {
+    remedy = "put the model.json or config.json of these weights into the same folder";
+  }
+  throw Error(path.string(), "is not a checkpoint: model.json is missing", remedy);
 }
 
 std::filesystem::path checkpoint_folder(const std::filesystem::path& path) {
@@ -177,16 +164,31 @@ void require_weights(const std::filesystem::path& folder, const std::string& nam
               found.empty() ? "give a folder that qltrain wrote, such as RUN/best" : kConversion);
 }
 
-bool is_published(const std::filesystem::path& folder) {
-  std::error_code unknown;
-  return std::filesystem::is_directory(folder, unknown) &&
-         !std::filesystem::exists(folder / "model.json", unknown) &&
-         std::filesystem::exists(folder / "config.json", unknown);
+static bool has_format(const Json& json, const char* format) {
+  return json.is_object() && json.value("format", Json()) == format;
 }
 
+// Reads a file that describes a network.
+static Json read_network_file(const std::filesystem::path& file) {
+  Json json = read_json(file);
+  const bool known = json.is_object() && (json.contains("format") || is_public_config(json));
+  if (file.filename() == "config.json" && !known) {
+    throw FormatError(
+        file.string(), "expected \"model_type\": \"transfo-xl\"",
+        "a checkpoint folder has a model.json or the config.json of a Transformer-XL");
+  }
+  return json;
+}
+
+// Reads model.json, or a config.json, which describes only the network, so the other members keep
+// their defaults.
 static ModelFile model_from_json(const JsonObject& object) {
-  object.check_format("ql-model", kModelVersion);
   ModelFile model;
+  if (is_public_config(object.json())) {
+    model.network = network_from_public_config(object);
+    return model;
+  }
+  object.check_format("ql-model", kModelVersion);
   model.network = network_from_json(object.object("network"));
   if (object.has("vocabulary")) {
     model.vocabulary = shard::vocabulary_info_from_json(object.object("vocabulary"));
@@ -197,9 +199,8 @@ static ModelFile model_from_json(const JsonObject& object) {
 }
 
 ModelFile read_model_file(const std::filesystem::path& path) {
-  if (is_published(path)) return read_public(path / "config.json");
   const std::filesystem::path file = model_file_of(path);
-  return model_from_json({read_json(file), file.string()});
+  return model_from_json({read_network_file(file), file.string()});
 }
 
 Json model_file_to_json(const ModelFile& model) {
@@ -283,10 +284,6 @@ Preset preset_of(const ModelFile& model) {
   return {"", model.network, training};
 }
 
-static bool has_format(const Json& json, const char* format) {
-  return json.is_object() && json.value("format", Json()) == format;
-}
-
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                    const std::vector<std::string>& training_keys) {
   Conflicts conflicts;
@@ -318,17 +315,16 @@ static Preset preset_from_json(const Json& json, const std::string& file,
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                    const std::vector<std::string>& training_keys, Conflicts& conflicts) {
   const std::filesystem::path file = model_file_of(path);
-  Json json = read_json(file);
-  if (has_format(json, "ql-model")) {
+  Json json = read_network_file(file);
+  if (has_format(json, "ql-model") || is_public_config(json)) {
     json = preset_to_json(preset_of(model_from_json({json, file.string()})));
   }
   return preset_from_json(json, file.string(), overrides, training_keys, conflicts);
 }
 
 std::variant<Preset, ModelFile> read_preset_or_model(const std::filesystem::path& path) {
-  if (is_published(path)) return read_model_file(path);
   const std::filesystem::path file = model_file_of(path);
-  const Json json = read_json(file);
+  const Json json = read_network_file(file);
   if (!has_format(json, "ql-preset")) return model_from_json({json, file.string()});
   Conflicts conflicts;
   Preset preset = preset_from_json(json, file.string(), {}, {}, conflicts);

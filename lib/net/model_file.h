@@ -55,11 +55,8 @@ std::filesystem::path checkpoint_folder(const std::filesystem::path& path);
 // other files, the error states how to convert them.
 void require_weights(const std::filesystem::path& folder, const std::string& name);
 
-// Returns true for a folder with config.json and no model.json.
-bool is_published(const std::filesystem::path& folder);
-
-// Reads model.json; `path` is a checkpoint folder or its model.json. In a folder with config.json
-// and no model.json, reads config.json.
+// Reads model.json or config.json; `path` is such a file, or a folder. In a folder with both, reads
+// model.json.
 ModelFile read_model_file(const std::filesystem::path& path);
 Json model_file_to_json(const ModelFile& model);
 
@@ -75,12 +72,12 @@ Preset preset_of(const ModelFile& model);
 // Returns the preset's file. Leaves out vocab_size, which the data decide, and keys that have
 // defaults that depend on other keys.
 Json preset_to_json(const Preset& preset);
-// Reads a preset, or makes one from a checkpoint folder or its model.json. A preset made from a
-// checkpoint leaves out the vocabulary's size, which the data decide, and the division of the work,
-// which the machine decides. `network` of a preset may lack vocab_size. `overrides` are KEY=VALUE
-// pairs of --set. A key belongs to "network" or to "training" (no name is in both), and its value
-// is JSON or plain text; null removes the key. Throws UsageError for an unknown key, and suggests
-// the nearest one; `training_keys` are the keys that lib/train knows.
+// Reads a preset, or makes one from a checkpoint folder, its model.json or a config.json. A preset
+// made from a checkpoint leaves out the vocabulary's size, which the data decide, and the division
+// of the work, which the machine decides. `network` of a preset may lack vocab_size. `overrides`
+// are KEY=VALUE pairs of --set. A key belongs to "network" or to "training" (no name is in both),
+// and its value is JSON or plain text; null removes the key. Throws UsageError for an unknown key,
+// and suggests the nearest one; `training_keys` are the keys that lib/train knows.
 Preset read_preset(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                    const std::vector<std::string>& training_keys);
 // Reads a preset as the function above does, but adds the network's conflicts to `conflicts`

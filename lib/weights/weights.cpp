@@ -158,11 +158,16 @@ void load_weights(nn::Model& model, const TensorFile& file) {
     constexpr std::size_t kShown = 8;
     const std::size_t more = faults.size() - std::min(faults.size(), kShown);
     faults.resize(faults.size() - more);
+    // The biases of attention are shared by all layers, or each layer has its own.
+    const std::string shared = "r_w_bias", own = "layers.0.dec_attn.r_w_bias";
+    const bool shares = file.has(shared);
+    const bool differ = shares ? known.count(own) != 0 : known.count(shared) != 0 && file.has(own);
     throw FormatError(
         file.where,
         fmt::format("the weights do not fit the network: {}{}", fmt::join(faults, "; "),
                     more > 0 ? fmt::format("; and {} more", more) : ""),
-        fmt::format("{}, or use other weights", kRemedy));
+        differ ? fmt::format("set untie_r to {} in the file of the network", !shares)
+               : fmt::format("{}, or use other weights", kRemedy));
   }
   const at::NoGradGuard no_grad;
   for (const nn::NamedTensor& parameter : model.parameters()) {

@@ -47,6 +47,19 @@ TEST_CASE("network_from_public_config: the public library's configuration become
   CHECK_FALSE(network.pre_lnorm);
 }
 
+TEST_CASE("read_preset: the public library's configuration is a preset without settings") {
+  const test::ScratchFolder scratch;
+  test::spill(scratch / "config.json", kConfig);
+  for (const std::filesystem::path& path : {scratch.path(), scratch / "config.json"}) {
+    const Preset preset = read_preset(path, {"memory=24"}, {});
+    CHECK(preset.training.empty());
+    CHECK(preset.network.vocab_size == 0);
+    CHECK(preset.network.cutoffs == std::vector<std::int64_t>{20, 40, 200});
+    CHECK(preset.network.resolved_tie_projs() == std::vector<bool>{false, true, true, true});
+    CHECK(preset.network.lengths == Lengths{8, 24, 0});
+  }
+}
+
 TEST_CASE("network_from_public_config: newer configurations leave keys out") {
   Json json = parse_json(kConfig, "c.json");
   for (const char* key : {"tgt_len", "tie_projs", "pre_lnorm", "tie_weight", "ext_len"}) {
