@@ -10,6 +10,7 @@
 
 #include "base/data_input.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "base/rows.h"
 #include "checkpoint_text.h"
 #include "tables.h"
@@ -152,7 +153,10 @@ void pipe_items(const Options& options, const std::vector<std::string>& checkpoi
     ::dup2(read_end, STDIN_FILENO);
     return;
   }
-  // This process must not go on reading standard input when the other one has ended.
+  // A stop signal also goes to the scorer, which says so and ends this process, too: the end of the
+  // items would come before the signal there. This process must not go on reading standard input
+  // when the other one has ended.
+  for (const int signal_number : kStopSignals) std::signal(signal_number, SIG_IGN);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != scorer) ::_exit(0);
   read_end.close();
