@@ -474,7 +474,8 @@ void TrainingRun::announce() const {
            static_cast<double>(config.steps) / static_cast<double>(streams_.steps_per_epoch()),
            budget);
   if (task_.compute.device.is_cpu()) log_division(largest_share(task_), memory_);
-  if (const double highest = highest_rate_in_warm_up(config); highest > 0) {
+  const double highest = highest_rate_in_warm_up(config);
+  if (highest > 0 && static_cast<double>(state_.step) < config.warmup_steps) {
     log_warning(
         "warmup_steps is {}, so the warm-up does not end before the training does: the learning "
         "rate reaches at most {:.2g} (learning_rate is {:.2g}); lower warmup_steps, or make it a "

@@ -211,10 +211,10 @@ class TrainedNetwork {
   // start of an epoch the memory is zeros. Returns the loss of the step, or none if steps are
   // enqueued: then finish() returns the losses, and throws Diverged in the place of step().
   //
-  // Throws Diverged if the loss of a step is not finite or above largest_loss(), or if its gradient
-  // is not finite at a loss scale of 1. Weights and moments are then those before that step, and
-  // training can continue with another step. The memory is that of the last step if steps are
-  // enqueued, else the one before that step.
+  // Throws Diverged if the loss of a step is not finite or above set_largest_loss(), or if its
+  // gradient is not finite at a loss scale of 1. Weights and moments are then those before that
+  // step, and training can continue with another step. The memory is that of the last step if steps
+  // are enqueued, else the one before that step.
   StepResult step(Streams& streams, std::int64_t step, double learning_rate);
   // Returns the loss that step() with these arguments would compute first, and changes nothing.
   // Throws the errors of Streams::read(), but not Diverged: the loss may be infinite or NaN. Call
@@ -237,8 +237,7 @@ class TrainedNetwork {
   // A resume calls this after it has copied the moments into the tensors of moments().
   void set_updates(std::int64_t updates) { step_.adam().set_updates(updates); }
 
-  // Returns the largest loss that does not count as a divergence; infinite at first.
-  double largest_loss() const { return largest_loss_; }
+  // Sets the largest loss that does not count as a divergence; infinite at first.
   void set_largest_loss(double nats) { largest_loss_ = nats; }
 
  private:
