@@ -48,7 +48,8 @@ constexpr const char* kNumpy =
 constexpr const char* kPickle =
     "write its tokens as JSON with Python, if you trust the file, because pickle runs code from "
     "it: for the meta.pkl of nanoGPT json.dump(pickle.load(open('FILE', 'rb'))['stoi'], "
-    "open('tokens.json', 'w')), and import tokens.json";
+    "open('tokens.json', 'w')), and import tokens.json; for the vocab.pkl of Transformer-XL with "
+    "['sym2idx'], and --type word";
 constexpr const char* kGgufTokens =
     "write its tokens as JSON: head -c 100M FILE | perl -MJSON::PP -0777 -ne "
     "'/tokenizer\\.ggml\\.tokens\\x09\\0\\0\\0\\x08\\0\\0\\0/g and print "
@@ -354,9 +355,16 @@ void refuse_row(const Row& row, std::string_view head, Content expected, const s
   if (*row.command != '\0') {
     advice = advice_to_run(row.command, row.wants_file, expected, packed_by);
   }
-  // PyTorch stores weights in a zip archive.
-  if (expected == Content::kWeights && kind == "a zip archive") {
-    advice = "convert the weights as PUBLISHED WEIGHTS in ql-checkpoint(5) says";
+  // PyTorch stores its objects in a zip archive, whose first member is NAME/data.pkl.
+  if (kind == "a zip archive") {
+    constexpr std::size_t kFirstName = 300;
+    const bool pytorch = head.substr(0, kFirstName).find("/data.pkl") != head.npos;
+    if (pytorch) kind = "a file of PyTorch";
+    if (pytorch && expected == Content::kVocabulary) {
+      advice = "print its tokens with Python, as share/doc/transformer-xl.md says";
+    } else if (pytorch || expected == Content::kWeights) {
+      advice = "convert the weights as PUBLISHED WEIGHTS in ql-checkpoint(5) says";
+    }
   }
   if (expected == Content::kVocabulary && *row.tokens != '\0') advice = row.tokens;
   if (row.kind == FileKind::kOwnJson) {

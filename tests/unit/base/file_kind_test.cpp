@@ -267,6 +267,13 @@ TEST_CASE("check_kind: every reader takes its own kind and refuses others") {
   CHECK(test::complaint([&] { check_kind("PK\x03\x04 and more", Content::kWeights, "f"); }) ==
         "f: this is a zip archive, not weights (safetensors); convert the weights as "
         "PUBLISHED WEIGHTS in ql-checkpoint(5) says");
+  const std::string pytorch = "PK\x03\x04" + std::string(26, '\0') + "cache/data.pkl";
+  CHECK(test::complaint([&] { check_kind(pytorch, Content::kVocabulary, "f"); }) ==
+        "f: this is a file of PyTorch, not a vocabulary; print its tokens with Python, as "
+        "share/doc/transformer-xl.md says");
+  CHECK(test::complaint([&] { check_kind(pytorch, Content::kJson, "f"); }) ==
+        "f: this is a file of PyTorch, not JSON; convert the weights as PUBLISHED WEIGHTS in "
+        "ql-checkpoint(5) says");
   CHECK(said.find(", or pack it with qlbin pack --input u16 or u32 if") != said.npos);
 }
 
