@@ -59,6 +59,7 @@ constexpr const char* kLlmcTokens =
     R"(write its tokens to a list: perl -0777 -ne 'for (unpack "x1024 (C/a)*", $_) )"
     R"({ s/(.)/sprintf "\\x%02X", ord $1/ges; print "$_\n" }' FILE > LIST, )"
     "and import LIST with --type piece";
+constexpr const char* kLlmc = "import it with qlbin import --format llmc";
 constexpr const char* kFetchAgain = "download the file again if a server sent this in its place";
 
 // A pattern fixes at least three bytes. Two bytes would match every file that begins with a certain
@@ -106,6 +107,8 @@ constexpr std::array kBinary = {
     Row{FileKind::kOther, 0, "(lp0\n"sv, "a Python pickle", "", kExport, false, kPickle},
     Row{FileKind::kOther, 0, "\xC8\xD7\x34\x01?\0\0\0"sv, "the tokenizer.bin of llm.c", "", "",
         false, kLlmcTokens},
+    Row{FileKind::kOther, 0, "\x88\xD8\x34\x01\x01\0\0\0"sv, "a token file of llm.c", "", kLlmc},
+    Row{FileKind::kOther, 0, "\xA1\xD9\x34\x01\x07\0\0\0"sv, "a token file of llm.c", "", kLlmc},
     Row{FileKind::kOther, 0, "PAR1\x15"sv, "a Parquet file", "", kColumn},
     Row{FileKind::kOther, 0, "ARROW1\0\0"sv, "an Arrow file", "", kColumn},
     Row{FileKind::kOther, 0, "\xFF\xFF\xFF\xFF??\0\0\x10\0\0\0"sv, "an Arrow stream", "", kColumn},
@@ -362,7 +365,7 @@ void refuse_row(const Row& row, std::string_view head, Content expected, const s
     if (pytorch) kind = "a file of PyTorch";
     if (pytorch && expected == Content::kVocabulary) {
       advice = "print its tokens with Python, as share/doc/transformer-xl.md says";
-    } else if (pytorch || expected == Content::kWeights) {
+    } else if (expected == Content::kWeights || (pytorch && expected == Content::kJson)) {
       advice = "convert the weights as PUBLISHED WEIGHTS in ql-checkpoint(5) says";
     }
   }
