@@ -111,12 +111,26 @@ void pack_ids(const Options& options, const GivenVocabulary& given, const char* 
   }
 }
 
+// Throws FormatError if the vocabulary whose text `name` carries is not the one that its header or
+// manifest describes: the ids would get other names.
+void check_carried(const std::string& name, const VocabularyInfo& described,
+                   const std::string& text) {
+  if (text.empty()) return;
+  const VocabularyInfo carried = text::parse_vocabulary(text, name + ": the vocabulary").info();
+  if (carried == described) return;
+  throw FormatError(name,
+                    fmt::format("the vocabulary in it has {}, but {} are described",
+                                describe(carried), describe(described)),
+                    "make it again with the vocabulary of its ids");
+}
+
 void pack_stream(const Options& options, InputFile& input) {
   options.refuse(
       {"vocab", "vocab-size", "eos"}, "", "--{} does not go with a token stream",
       "leave --{} out: the value is taken from the stream; plain ids need --input ids, u16 or u32");
   TokenStreamReader stream(input);
   StreamHeader header = stream.header();
+  check_carried(input.name(), header.vocabulary, header.vocabulary_text);
   header.provenance = lineage(configuration_of(options), header.provenance);
   if (options.flag("without-vocabulary")) header.vocabulary_text.clear();
   PackWriter writer(options.text("output"), header, pack_options(options));
@@ -181,9 +195,17 @@ void verify(const Options& options) {
   std::int64_t problems = 0, damaged = 0;
   for (const std::string& path : options.positional()) {
     Progress progress("verify", "tokens");
-    const Verification result = verify_folder(
-        path, [&](const std::string& problem) { out.write(printable(problem) + "\n"); },
-        shown_by(progress), threads_of(options));
+    const auto report = [&](const std::string& problem) { out.write(printable(problem) + "\n"); };
+    Verification result = verify_folder(path, report, shown_by(progress), threads_of(options));
+    try {
+      if (result.problems == 0) {
+        const TokenReader reader(path);
+        check_carried(path, reader.vocabulary(), reader.vocabulary_text());
+      }
+    } catch (const Error& error) {
+      report(error.what());
+      ++result.problems;
+    }
     if (result.problems == 0) {
       out.write(fmt::format("{}: good: {}, {}, {}\n", printable(path),
                             counted(result.tokens, "token"), counted(result.documents, "document"),
