@@ -64,6 +64,53 @@ struct Sums {
   std::map<Json, std::size_t> index;  // of each value in `groups`
 };
 
+// Warns of items whose figures mean less than they seem to.
+class Doubts {
+ public:
+  Doubts(const eval::Checkpoint& checkpoint, std::optional<shard::TokenId> unknown)
+      : checkpoint_(checkpoint), unknown_(unknown) {}
+  void add(const eval::Item& item) {
+    const auto length = static_cast<std::int64_t>(item.context.size());
+    tokens_ += length;
+    for (const std::int64_t id : item.context) {
+      unknown_tokens_ += unknown_ && id == static_cast<std::int64_t>(*unknown_) ? 1 : 0;
+    }
+    bool has_unknown = false;
+    for (const eval::Choice& choice : item.choices) {
+      has_unknown = has_unknown || choice.unknown.value_or(0) > 0;
+      longest_ = std::max(longest_, length + static_cast<std::int64_t>(choice.ids.size()));
+    }
+    items_ += has_unknown ? 1 : 0;
+  }
+  void warn() const {
+    const std::string& name = checkpoint_.name;
+    const std::int64_t segment = checkpoint_.lengths.front().segment;
+    if (items_ > 0) {
+      log_warning("{}: {} with <unk> in a choice: to predict <unk> counts as to know the word",
+                  name, counted(items_, "item"));
+    }
+    if (eval::has_many_unknown(unknown_tokens_, tokens_, 0)) {
+      log_warning(
+          "{}: {:.1f} % of the context's tokens are <unk>; prepare contexts and choices as the "
+          "training text was prepared",
+          name, 100.0 * static_cast<double>(unknown_tokens_) / static_cast<double>(tokens_));
+    }
+    if (!net::keeps_memory(checkpoint_.model.network.architecture) && longest_ > segment) {
+      log_warning(
+          "{}: items have up to {} tokens, but a network without memory sees nothing before its "
+          "segment of {}; give --segment {} or more",
+          name, with_thousands(longest_), with_thousands(segment), longest_);
+    }
+  }
+
+ private:
+  const eval::Checkpoint& checkpoint_;
+  std::optional<shard::TokenId> unknown_;
+  std::int64_t tokens_ = 0, unknown_tokens_ = 0;  // of all contexts
+  std::int64_t items_ = 0;                        // with <unk> in a choice
+  std::int64_t longest_ = 0;                      // tokens of a context and one of its choices
+};
+
 // A checkpoint without the file of its vocabulary may still record the <eos>, but not a line feed.
 std::optional<shard::TokenId> begin_token(const Options& options, const shard::StreamHeader& header,
                                           const eval::Checkpoint& checkpoint) {
@@ -179,6 +226,9 @@ void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options
   const auto group_key = options.has("group") ? std::optional(options.text("group")) : std::nullopt;
   const std::optional<shard::TokenId> begin =
       begin_token(options, records.vocabulary(), checkpoint);
+  const shard::VocabularyInfo recorded =
+      checkpoint.model.vocabulary.value_or(shard::VocabularyInfo());
+  Doubts doubts(checkpoint, recorded.unk);
   const c10::Device device = machine::find_device(options.text("device"), group);
   const machine::Precision precision =
       machine::set_up_precision(device, options.choice<machine::Precision>("precision"), group);
@@ -195,6 +245,7 @@ void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options
   std::int64_t done = 0;
   eval::ItemScorer scorer(at_lengths, begin, rules, [&](const eval::Item& item) {
     sums.add(item, group_key);
+    doubts.add(item);
     for (std::size_t i = 0; per_choice && i < item.choices.size(); ++i) {
       Json keys = item.keys;
       keys.erase("id");
@@ -221,6 +272,7 @@ void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options
     throw Error(options.text("items") == "-" ? "standard input" : options.text("items"),
                 "has no items");
   }
+  if (group.is_first()) doubts.warn();
   if (per_choice) return;
   const bool as_it_is = options.text("format") == "json";
   const std::vector<std::string> names = sums.names();
