@@ -146,17 +146,25 @@ void pipe_items(const Options& options, const std::vector<std::string>& checkpoi
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw SystemError("--items", "open a pipe", errno);
   Descriptor read_end(ends[0]);
   const pid_t scorer = ::getpid();
+  // A stop signal also goes to the scorer, which says so and ends the other process, too: the end
+  // of the items would come before the signal there.
+  sigset_t stops, before;
+  ::sigemptyset(&stops);
+  for (const int signal_number : kStopSignals) ::sigaddset(&stops, signal_number);
+  ::pthread_sigmask(SIG_BLOCK, &stops, &before);
   const pid_t child = ::fork();
-  if (child < 0) throw SystemError("--items", "start a process", errno);
+  const int failed = errno;
+  for (const int signal_number : kStopSignals) {
+    if (child == 0) std::signal(signal_number, SIG_IGN);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (child < 0) throw SystemError("--items", "start a process", failed);
   if (child > 0) {
     const Descriptor write_end(ends[1]);
     ::dup2(read_end, STDIN_FILENO);
     return;
   }
-  // A stop signal also goes to the scorer, which says so and ends this process, too: the end of the
-  // items would come before the signal there. This process must not go on reading standard input
-  // when the other one has ended.
-  for (const int signal_number : kStopSignals) std::signal(signal_number, SIG_IGN);
+  // This process must not go on reading standard input when the other one has ended.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != scorer) ::_exit(0);
   read_end.close();
