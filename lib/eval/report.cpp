@@ -59,9 +59,11 @@ static void add_text_figures(Json& row, const DataSet& data, double nll) {
   const std::int64_t tokens = data.source.tokens;
   const auto if_counted = [&](const auto& value) { return data.counts ? Json(value) : Json(); };
   shard::TextCounts text = data.counts.value_or(shard::TextCounts());
-  // Data that was cut out of other data has no counts, but each of its tokens may be one unit.
-  if (!data.counts && data.vocabulary.type == "char") text.characters = tokens;
-  if (!data.counts && data.vocabulary.type == "byte") text.bytes = tokens;
+  // Data that was cut out of other data has no counts, but each of its tokens may be one unit. An
+  // <eos> is none where it begins a line.
+  const bool are_units = !data.counts && !data.vocabulary.eos;
+  if (are_units && data.vocabulary.type == "char") text.characters = tokens;
+  if (are_units && data.vocabulary.type == "byte") text.bytes = tokens;
   row["words"] = if_counted(text.words);
   row["bytes"] = text.bytes > 0 ? Json(text.bytes) : if_counted(text.bytes);
   row["characters"] = text.characters > 0 ? Json(text.characters) : if_counted(text.characters);

@@ -227,6 +227,8 @@ Checkpoint read_checkpoint(const std::string& name, const net::LengthLists& list
   }
   net::require_weights(checkpoint.folder, name);
   checkpoint.lengths = net::all_lengths(lists, checkpoint.model.network.lengths);
+  // The lengths of the training may not fit the change.
+  checkpoint.model.network.lengths = checkpoint.lengths.front();
   for (const net::Lengths& lengths : checkpoint.lengths) {
     try {
       check_stride(net::make_geometry(checkpoint.model.network, lengths), stride);
