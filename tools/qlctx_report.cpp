@@ -260,15 +260,20 @@ Row row_of(const net::Plan& plan, double unit) {
   return row;
 }
 
+// Returns the batch of the file's training; 0 if it has none.
+std::int64_t batch_of(const Source& source) {
+  const JsonObject training(source.preset.training, source.name + ": training");
+  return training.has("batch") ? training.integer("batch", 1) : 0;
+}
+
 // Returns the text of the preset of --write: the network and the lengths of `row`, trained as
 // `source` is. A step gets as many tokens as in `source`, so that equal steps have costs that can
 // be compared.
 std::string preset_text(const Row& row, const Source& source) {
   net::Preset preset = source.preset;
-  if (const JsonObject training(source.preset.training, source.name + ": training");
-      training.has("batch")) {
-    const double tokens = static_cast<double>(training.integer("batch", 1)) *
-                          static_cast<double>(preset.network.lengths.segment);
+  if (const std::int64_t batch = batch_of(source); batch > 0) {
+    const double tokens =
+        static_cast<double>(batch) * static_cast<double>(preset.network.lengths.segment);
     const auto segment = static_cast<double>(row.geometry.lengths.segment);
     preset.training["batch"] = std::max<std::int64_t>(1, std::llround(tokens / segment));
   }
@@ -286,7 +291,7 @@ std::string preset_text(const Row& row, const Source& source) {
 }  // namespace
 
 std::string plan(const Options& options) {
-  // The search may take minutes, so the columns and the file of --write are checked first.
+  // The search may take minutes, so the columns and --write are checked first.
   make_table(options).check(row_to_json(example_row(/*of_plan=*/true)));
   if (options.given("write") && options.text("write") == "-") {
     throw UsageError("--write", "standard output gets the rows, not the preset",
@@ -297,6 +302,7 @@ std::string plan(const Options& options) {
   Sources sources(options);
   const Search search = make_search(options, sources);
   const Goal goal = make_goal(options, search, sources);
+  if (file) batch_of(source_of_sizes(options, sources));
   std::vector<Row> rows;
   for (const net::Plan& found : find_plans(search, goal, options)) {
     rows.push_back(row_of(found, goal.unit));

@@ -46,7 +46,7 @@ DocumentRule::DocumentRule(const std::string& rule)
                      "give 'blank', 'file', 'line', 'none' or a pattern");
   }
   // The library compiles a pattern recursively, and a long one would take all of the stack.
-  constexpr std::size_t kLongestPattern = 4096;
+  constexpr std::size_t kLongestPattern = 8192;
   if (rule.size() > kLongestPattern) {
     throw UsageError("--document",
                      fmt::format("the pattern has {} bytes, expected at most {}",

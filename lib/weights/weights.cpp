@@ -155,19 +155,23 @@ void load_weights(nn::Model& model, const TensorFile& file) {
     if (!fault.empty()) faults.push_back(fmt::format("'{}': {}", tensor.name, fault));
   }
   if (!faults.empty()) {
-    constexpr std::size_t kShown = 8;
-    const std::size_t more = faults.size() - std::min(faults.size(), kShown);
-    faults.resize(faults.size() - more);
     // The biases of attention are shared by all layers, or each layer has its own.
     const std::string shared = "r_w_bias", own = "layers.0.dec_attn.r_w_bias";
     const bool shares = file.has(shared);
+    const bool only_biases =
+        std::all_of(faults.begin(), faults.end(), [](const std::string& fault) {
+          return fault.find("r_w_bias'") != fault.npos || fault.find("r_r_bias'") != fault.npos;
+        });
     const bool differ = shares ? known.count(own) != 0 : known.count(shared) != 0 && file.has(own);
+    constexpr std::size_t kShown = 8;
+    const std::size_t more = faults.size() - std::min(faults.size(), kShown);
+    faults.resize(faults.size() - more);
     throw FormatError(
         file.where,
         fmt::format("the weights do not fit the network: {}{}", fmt::join(faults, "; "),
                     more > 0 ? fmt::format("; and {} more", more) : ""),
-        differ ? fmt::format("set untie_r to {} in the file of the network", !shares)
-               : fmt::format("{}, or use other weights", kRemedy));
+        only_biases && differ ? fmt::format("set untie_r of the network to {}", !shares)
+                              : fmt::format("{}, or use other weights", kRemedy));
   }
   const at::NoGradGuard no_grad;
   for (const nn::NamedTensor& parameter : model.parameters()) {
