@@ -146,8 +146,8 @@ void pipe_items(const Options& options, const std::vector<std::string>& checkpoi
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw SystemError("--items", "open a pipe", errno);
   Descriptor read_end(ends[0]);
   const pid_t scorer = ::getpid();
-  // A stop signal also goes to the scorer, which says so and ends the other process, too: the end
-  // of the items would come before the signal there.
+  // The encoder ignores stop signals, and ends when the scorer has ended. If it ended first, the
+  // scorer would meet the end of its items before it sees its own signal.
   sigset_t stops, before;
   ::sigemptyset(&stops);
   for (const int signal_number : kStopSignals) ::sigaddset(&stops, signal_number);
