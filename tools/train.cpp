@@ -65,20 +65,26 @@ struct Settings {
   train::TrainingConfig training;
 };
 
+// Returns true if state.json and model.json of the checkpoint are not damaged.
+bool has_settings(const fs::path& checkpoint) {
+  try {
+    net::check_files(checkpoint, {"model.json"}, "");
+    return true;
+  } catch (const Error& error) {
+    if (!train::means_damage(error)) throw;
+    return false;
+  }
+}
+
 // Returns the checkpoint from which the data and the preset are taken if they are not given with
-// --resume: the newest one whose state.json and model.json are not damaged. Its other files may be
-// damaged, because the trainer looks for the newest complete checkpoint later.
+// --resume: the newest one that has_settings(). Its other files may be damaged, because the trainer
+// looks for the newest complete checkpoint later.
 fs::path checkpoint_to_resume(const Options& options) {
   const fs::path run = options.text("output");
   bool recorded = false;
   for (const fs::path& checkpoint : train::newest_checkpoints(run)) {
-    try {
-      recorded = recorded || fs::exists(checkpoint / "state.json");
-      net::check_files(checkpoint, {"model.json"}, "");
-      return checkpoint;
-    } catch (const Error& error) {
-      if (!train::means_damage(error)) throw;
-    }
+    if (has_settings(checkpoint)) return checkpoint;
+    recorded = recorded || fs::exists(checkpoint / "state.json");
   }
   if (recorded) train::find_resume_point(run);  // throws, because no checkpoint is complete
   throw UsageError(run.string(), "found no checkpoint that records the data and the preset",
