@@ -154,8 +154,8 @@ void pipe_items(const Options& options, const std::vector<std::string>& checkpoi
   ::pthread_sigmask(SIG_BLOCK, &stops, &before);
   const pid_t child = ::fork();
   const int failed = errno;
-  for (const int signal_number : kStopSignals) {
-    if (child == 0) std::signal(signal_number, SIG_IGN);
+  if (child == 0) {
+    for (const int signal_number : kStopSignals) std::signal(signal_number, SIG_IGN);
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (child < 0) throw SystemError("--items", "start a process", failed);

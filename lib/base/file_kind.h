@@ -28,6 +28,7 @@ enum class FileKind {
   kOwnJson,      // a vocabulary, manifest, model or preset of these tools
   kJsonText,     // JSON with text in it, perhaps one object per line
   kWeights,      // safetensors
+  kLlmc,         // token ids with the header of llm.c
   kOther,        // another recognized kind, which no reader here accepts
 };
 

@@ -172,12 +172,6 @@ constexpr std::int64_t kHeaderBytes = 1024;
 constexpr std::uint32_t kMagic16 = 20240520, kVersion16 = 1;
 constexpr std::uint32_t kMagic32 = 20240801, kVersion32 = 7;
 
-bool begins_like_llmc(std::string_view head) {
-  if (head.size() < sizeof(kMagic16)) return false;
-  const auto magic = load_little_endian<std::uint32_t>(head.data());
-  return magic == kMagic16 || magic == kMagic32;
-}
-
 IdRun read_llmc_header(const RandomAccessFile& file, const std::string& name) {
   const auto fail = [&name](const std::string& what) {
     throw FormatError(name, what, "is it a complete token file that llm.c's scripts wrote?");

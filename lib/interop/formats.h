@@ -131,9 +131,6 @@ class IdReader {
 // The header of llm.c's token files has 1,024 bytes: 256 i32, of which the first three are a magic
 // number, a version and the number of tokens, and the others are 0.
 
-// Returns true if the file begins with a magic number of llm.c's token files.
-bool begins_like_llmc(std::string_view head);
-
 // Throws FormatError for an unknown header, and for a file whose size contradicts its header.
 // `name` is for messages.
 IdRun read_llmc_header(const RandomAccessFile& file, const std::string& name);

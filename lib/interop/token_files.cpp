@@ -84,7 +84,8 @@ void warn_of_repeated(const std::vector<std::string>& files, Format format) {
 // Finds the ids in a file of llm.c, nanoGPT or u32.
 IdRun find_ids(const RandomAccessFile& file, const std::string& name, const ImportRules& rules) {
   const bool llmc = rules.format == Format::kLlmc;
-  if (!llmc || !begins_like_llmc(file.head())) check_kind(file.head(), rules.content, name);
+  const std::string head = file.head();
+  if (!llmc || file_kind(head) != FileKind::kLlmc) check_kind(head, rules.content, name);
   if (llmc) return read_llmc_header(file, name);
   const int width = rules.format == Format::kU32 ? 4 : 2;
   if (file.size() % width != 0) {
