@@ -33,7 +33,7 @@ constexpr const char* kRemedy =
 // kLossScale may be missing on one side, because only float16 has it: a run that changes to float16
 // begins with the initial factor, and a run that changes from float16 ignores the saved factor.
 static void restore(const fs::path& path, std::vector<nn::NamedTensor> wanted) {
-  weights::TensorFile file = weights::read_safetensors(path);
+  weights::TensorFile file = weights::read_safetensors(path, wanted);
   const auto drop_loss_scale = [](std::vector<nn::NamedTensor>& tensors) {
     tensors.erase(std::remove_if(tensors.begin(), tensors.end(),
                                  [](const auto& named) { return named.name == kLossScale; }),
@@ -164,7 +164,8 @@ TrainingState read_checkpoint(const fs::path& folder, TrainedNetwork& trained, R
   verify_checkpoint(folder);
   TrainingState state = read_state(folder);
   const at::NoGradGuard no_gradient;
-  weights::load_weights(trained.model(), weights::read_safetensors(folder / kWeights));
+  nn::Model& model = trained.model();
+  weights::load_weights(model, weights::read_safetensors(folder / kWeights, model.parameters()));
   restore(folder / kOptimizer, trained.moments());
   trained.set_updates(state.updates);
   if (rows == Rows::kSame) {

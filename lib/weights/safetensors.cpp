@@ -183,10 +183,20 @@ std::vector<Entry> read_header(std::string_view text, std::uint64_t data_size, T
   return entries;
 }
 
+// Returns the tensor of `in_place` that can hold the entry's bytes, or a new one.
+at::Tensor destination(const Entry& entry, const std::vector<nn::NamedTensor>& in_place) {
+  for (const auto& [name, tensor] : in_place) {
+    const bool fits = name == entry.name && tensor.sizes() == entry.shape &&
+                      tensor.scalar_type() == entry.type.type;
+    if (fits && tensor.is_cpu() && tensor.is_contiguous()) return tensor;
+  }
+  return at::empty(entry.shape, entry.type.type);
+}
+
 // `data` is the offset of the tensors' bytes in the file.
 at::Tensor read_tensor(const Entry& entry, const RandomAccessFile& file, std::int64_t data,
-                       const std::string& where) {
-  at::Tensor tensor = at::empty(entry.shape, entry.type.type);
+                       const std::string& where, const std::vector<nn::NamedTensor>& in_place) {
+  at::Tensor tensor = destination(entry, in_place);
   const auto size = static_cast<std::size_t>(entry.end - entry.begin);
   auto* bytes = static_cast<char*>(tensor.data_ptr());
   file.read(data + entry.begin, bytes, size);
@@ -212,7 +222,8 @@ const at::Tensor& TensorFile::at(const std::string& name) const {
   return *tensor;
 }
 
-TensorFile read_safetensors(const std::filesystem::path& path) {
+TensorFile read_safetensors(const std::filesystem::path& path,
+                            const std::vector<nn::NamedTensor>& in_place) {
   const RandomAccessFile opened(path);
   TensorFile file;
   file.where = path.string();
@@ -221,7 +232,7 @@ TensorFile read_safetensors(const std::filesystem::path& path) {
   const auto data = static_cast<std::int64_t>(sizeof(std::uint64_t) + header.size());
   for (const Entry& entry :
        read_header(header, static_cast<std::uint64_t>(opened.size() - data), file)) {
-    file.tensors.push_back({entry.name, read_tensor(entry, opened, data, file.where)});
+    file.tensors.push_back({entry.name, read_tensor(entry, opened, data, file.where, in_place)});
   }
   return file;
 }

@@ -28,8 +28,11 @@ struct TensorFile {
 };
 
 // Reads a file with the dtypes F32, F64, F16, BF16, I64, I32, U8 and BOOL. Its tensors become
-// contiguous tensors on the CPU. Throws FormatError with the reason.
-TensorFile read_safetensors(const std::filesystem::path& path);
+// contiguous tensors on the CPU. A tensor with the name, dtype and shape of a contiguous tensor on
+// the CPU in `in_place` is read into that one, so that a large file needs no second copy. Throws
+// FormatError with the reason; then tensors in `in_place` may have been overwritten.
+TensorFile read_safetensors(const std::filesystem::path& path,
+                            const std::vector<nn::NamedTensor>& in_place = {});
 
 // Writes durably and atomically (base/atomic_file.h). Tensors are written in the given order; they
 // may be on any device and have any strides. Throws Error if a name occurs twice or is

@@ -88,6 +88,27 @@ TEST_CASE("write_safetensors: written tensors are read back unchanged") {
   CHECK(read_safetensors(folder / "none").tensors.empty());
 }
 
+TEST_CASE("read_safetensors: reads into tensors of the same name, dtype and shape") {
+  const test::ScratchFolder folder;
+  const at::Tensor numbers = at::arange(6, at::kFloat).view({2, 3});
+  write_safetensors(folder / "x", {{"a", numbers}, {"b", numbers}, {"c", numbers}, {"d", numbers}},
+                    {});
+  const at::Tensor all = at::zeros({8}, at::kFloat);
+  const at::Tensor same = all.narrow(0, 1, 6).view({2, 3});
+  const at::Tensor other_shape = at::zeros({3, 2}, at::kFloat);
+  const at::Tensor other_type = at::zeros({2, 3}, at::kDouble);
+  const at::Tensor strided = at::zeros({3, 2}, at::kFloat).t();
+  const TensorFile file = read_safetensors(
+      folder / "x", {{"a", same}, {"b", other_shape}, {"c", other_type}, {"d", strided}});
+  for (const nn::NamedTensor& tensor : file.tensors) CHECK(at::equal(tensor.tensor, numbers));
+  CHECK(file.at("a").data_ptr() == same.data_ptr());
+  CHECK(all[0].item<float>() == 0);
+  CHECK(all[7].item<float>() == 0);
+  for (const at::Tensor& untouched : {other_shape, other_type, strided}) {
+    CHECK(untouched.count_nonzero().item<std::int64_t>() == 0);
+  }
+}
+
 TEST_CASE("write_safetensors: refuses what cannot be read back") {
   const test::ScratchFolder folder;
   const at::Tensor one = at::ones({1});
