@@ -109,11 +109,11 @@ constexpr auto keys_of(const Best&) {
   };
 }
 
-constexpr auto keys_of(const SinceLog&) {
-  return [](auto& since, const auto& row) {
-    row("steps", since.steps, {0, kMostSteps}, kRequired);
-    row("loss_sum", since.loss_sum, {}, kRequired);
-    row("gradient_norm_sum", since.gradient_norm_sum, {}, kRequired);
+constexpr auto keys_of(const StepSums&) {
+  return [](auto& sums, const auto& row) {
+    row("steps", sums.steps, {0, kMostSteps}, kRequired);
+    row("loss_sum", sums.loss, {}, kRequired);
+    row("gradient_norm_sum", sums.gradient_norm, {}, kRequired);
   };
 }
 

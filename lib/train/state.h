@@ -114,11 +114,16 @@ struct Best {
   double loss = 0;  // nats per token of the validation data
 };
 
-// Describes the steps since the last record of the log.
-struct SinceLog {
+// Holds sums over steps.
+struct StepSums {
+  void add(const StepSums& more) {
+    steps += more.steps;
+    loss += more.loss;
+    gradient_norm += more.gradient_norm;
+  }
   std::int64_t steps = 0;
-  double loss_sum = 0;  // nats per token
-  double gradient_norm_sum = 0;
+  double loss = 0;           // of each step the mean over the trained targets, nats
+  double gradient_norm = 0;  // before clipping
 };
 
 struct TrainingState {
@@ -131,8 +136,8 @@ struct TrainingState {
   std::int64_t validation_step = 0;  // the last step after which the model was validated; 0: none
   std::optional<Best> best;
   std::int64_t since_best = 0;  // validations since the best one
-  SinceLog since_log;
-  std::int64_t processes = 1;  // of the run that wrote the checkpoint
+  StepSums since_log;           // of the steps since the last record of the log
+  std::int64_t processes = 1;   // of the run that wrote the checkpoint
   RunningLoss running_loss;
   Divergences divergences;
   DataIdentity data, validation;

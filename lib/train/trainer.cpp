@@ -139,11 +139,9 @@ void TrainingRun::train_step() {
   step_seconds_ += watch.run();
 }
 
-void TrainingRun::add(const StepResult& result) {
-  state_.since_log.steps += result.steps;
-  state_.since_log.loss_sum += result.loss;
-  state_.since_log.gradient_norm_sum += result.gradient_norm;
-  state_.running_loss.add(result.loss, result.steps);
+void TrainingRun::add(const StepSums& sums) {
+  state_.since_log.add(sums);
+  state_.running_loss.add(sums.loss, sums.steps);
 }
 
 // Call this before reading the network, and before reading figures that have to cover all steps so
@@ -158,9 +156,9 @@ Figures TrainingRun::figures() const {
   Figures figures;
   figures.step = state_.step;
   const auto steps = static_cast<double>(std::max<std::int64_t>(1, state_.since_log.steps));
-  figures.loss = state_.since_log.loss_sum / steps;
+  figures.loss = state_.since_log.loss / steps;
   figures.unit = unit_;
-  figures.gradient_norm = state_.since_log.gradient_norm_sum / steps;
+  figures.gradient_norm = state_.since_log.gradient_norm / steps;
   figures.learning_rate = learning_rate_;
   const std::int64_t tokens = timed_steps_ * streams_.batch() * streams_.segment();
   figures.tokens_per_second = static_cast<double>(tokens) / std::max(step_seconds_, 1e-9);

@@ -131,7 +131,7 @@ class TrainingRun {
   void report_end(bool finished, bool patient) const;
   std::string place_of_stop() const;  // in words; call this after save_unsaved()
   void train_step();
-  void add(const StepResult& result);
+  void add(const StepSums& sums);
   void finish_steps();
   void log_steps();
   eval::Evaluation evaluate(const net::Lengths& lengths);

@@ -278,7 +278,7 @@ double TrainingStep::loss_of(std::int64_t number, bool forgets) {
 StepReport TrainingStep::take_report() {
   const at::Tensor found = report_.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
   const auto* values = found.data_ptr<double>();
-  StepReport report{static_cast<std::int64_t>(values[0]), values[1], values[2]};
+  StepReport report{{static_cast<std::int64_t>(values[0]), values[1], values[2]}};
   if (values[3] >= 0) {
     report.failure =
         Divergence{static_cast<std::int64_t>(values[3]), values[4], values[5], values[6]};
@@ -355,7 +355,7 @@ double TrainedNetwork::loss_of(Streams& streams, std::int64_t step) {
   return step_.loss_of(step, streams.starts_epoch(step));
 }
 
-StepResult TrainedNetwork::step(Streams& streams, std::int64_t step, double learning_rate) {
+StepSums TrainedNetwork::step(Streams& streams, std::int64_t step, double learning_rate) {
   fill_input(streams, step, learning_rate);
   const auto begin = [&] {
     upload();
@@ -373,14 +373,14 @@ StepResult TrainedNetwork::step(Streams& streams, std::int64_t step, double lear
     cuda_->enqueue(begin,
                    group_.is_single() ? CudaSteps::Parts{both} : CudaSteps::Parts{compute, update},
                    [&] { step_.sum(); });
-    return {0, 0, 0};
+    return {};
   }
 #endif
   begin();
   step_.compute(step);
   step_.sum();
   step_.update();
-  return compute_.enqueues() ? StepResult{0, 0, 0} : finish();
+  return compute_.enqueues() ? StepSums() : finish();
 }
 
 nn::Memory TrainedNetwork::memory() const {
@@ -394,14 +394,14 @@ void TrainedNetwork::set_memory(const nn::Memory& memory) {
       [&rows](const at::Tensor& all) { return all.narrow(0, rows.first, rows.count); }));
 }
 
-StepResult TrainedNetwork::finish() {
+StepSums TrainedNetwork::finish() {
   group_.await_device();
 #ifdef QL_CUDA
   if (cuda_) cuda_->wait();
 #endif
   const StepReport report = step_.take_report();
   if (report.failure) throw Diverged(*report.failure);
-  return {report.loss, report.gradient_norm, report.steps};
+  return report.sums;
 }
 
 }  // namespace ql::train

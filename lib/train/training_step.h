@@ -82,10 +82,9 @@ struct StepInput {
   at::Tensor scale_weights() const { return numbers.narrow(0, 3, numbers.size(0) - 3); }
 };
 
-// Holds sums over the steps since the last report.
+// Describes the steps since the last report.
 struct StepReport {
-  std::int64_t steps = 0;
-  double loss = 0, gradient_norm = 0;  // sums
+  StepSums sums;
   // The first step that diverged, if any: its loss was not finite or above the largest loss, or its
   // gradient was not finite at a loss scale of 1. This step and later steps change neither weights
   // nor Adam's moments.
@@ -184,12 +183,6 @@ class TrainingStep {
 // same operations for any tokens.
 bool can_be_recorded(const net::Network& network);
 
-struct StepResult {
-  double loss = 0;           // mean over the trained targets, nats
-  double gradient_norm = 0;  // before clipping
-  std::int64_t steps = 1;    // if not 1, loss and norm are the sums over this many steps
-};
-
 class CudaSteps;
 
 // Trains one network: its weights, Adam's moments and the memory of every row. The processes of a
@@ -208,21 +201,21 @@ class TrainedNetwork {
   ~TrainedNetwork();
 
   // Runs step number `step` (from 0) of the training run: forward, backward, clip, update. At the
-  // start of an epoch the memory is zeros. Returns the loss of the step, or none if steps are
+  // start of an epoch the memory is zeros. Returns the loss of the step, or no step's if steps are
   // enqueued: then finish() returns the losses, and throws Diverged in the place of step().
   //
   // Throws Diverged if the loss of a step is not finite or above set_largest_loss(), or if its
   // gradient is not finite at a loss scale of 1. Weights and moments are then those before that
   // step, and training can continue with another step. The memory is that of the last step if steps
   // are enqueued, else the one before that step.
-  StepResult step(Streams& streams, std::int64_t step, double learning_rate);
+  StepSums step(Streams& streams, std::int64_t step, double learning_rate);
   // Returns the loss that step() with these arguments would compute first, and changes nothing.
   // Throws the errors of Streams::read(), but not Diverged: the loss may be infinite or NaN. Call
   // finish() before.
   double loss_of(Streams& streams, std::int64_t step);
   // Waits for all steps and returns the losses that step() has not returned. Call it before any
   // other function that reads the network.
-  StepResult finish();
+  StepSums finish();
 
   nn::Model& model() { return model_; }
   const nn::Model& model() const { return model_; }

@@ -42,9 +42,9 @@ struct Trained {
     state.position = 12;
     state.validation_step = 2;
     state.best = Best{2, 3.25};
-    state.since_log.loss_sum = 0.1 + 0.2;
+    state.since_log.loss = 0.1 + 0.2;
     state.since_log.steps = 2;
-    state.since_log.gradient_norm_sum = 1e-300;
+    state.since_log.gradient_norm = 1e-300;
     state.running_loss = {10.0 / 3, 42};
     state.divergences = {7, {1, 2}};
     state.data = {"data", {}, "abc", 300};
@@ -74,7 +74,7 @@ TEST_CASE("read_checkpoint: restores everything") {
     TrainedNetwork learner(network, trained.config);
     const TrainingState state = read_checkpoint(trained.folder(), learner);
     CHECK(state_to_json(state) == state_to_json(trained.state));
-    CHECK(state.since_log.loss_sum == trained.state.since_log.loss_sum);
+    CHECK(state.since_log.loss == trained.state.since_log.loss);
     CHECK(learner.updates() == 3);
 
     // Writing the restored state gives the same files again.

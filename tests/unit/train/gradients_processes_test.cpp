@@ -42,7 +42,7 @@ TrainedTogether train_steps(const std::filesystem::path& data, const net::Networ
   if (enqueues) operations.emplace();
   TrainedTogether trained;
   for (std::int64_t step = 0; step < streams.steps_per_epoch() + 3; ++step) {
-    const StepResult result = learner.step(streams, step, 0.005), late = learner.finish();
+    const StepSums result = learner.step(streams, step, 0.005), late = learner.finish();
     trained.losses.push_back(result.loss + late.loss);
     trained.norms.push_back(result.gradient_norm + late.gradient_norm);
     if (step == 1) {

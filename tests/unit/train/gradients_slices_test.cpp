@@ -39,7 +39,7 @@ TrainedInSlices run(const net::Network& network, std::int64_t slices, std::int64
   TrainedNetwork learner(network, config);
   TrainedInSlices trained;
   for (std::int64_t step = 0; step < steps; ++step) {
-    const StepResult result = learner.step(streams, step, 0.01);
+    const StepSums result = learner.step(streams, step, 0.01);
     trained.losses.push_back(result.loss);
     trained.norms.push_back(result.gradient_norm);
   }

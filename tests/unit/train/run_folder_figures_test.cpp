@@ -36,7 +36,7 @@ TEST_CASE("RunLog: a record has the means of the steps since the last one") {
     double loss = 0, norm = 0;
     for (std::int64_t step = 4 * record; step < 4 * record + 4; ++step) {
       const double progress = training_progress(config, step, 0);
-      const StepResult result = learner.step(streams, step, learning_rate(config, step, progress));
+      const StepSums result = learner.step(streams, step, learning_rate(config, step, progress));
       loss += result.loss / 4;
       norm += result.gradient_norm / 4;
     }

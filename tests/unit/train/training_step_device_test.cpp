@@ -129,18 +129,18 @@ void compare_with_learner(const net::Network& network, TrainingConfig config) {
   Streams streams(*data.reader, config.batch, network.lengths.segment);
   TrainedNetwork learner(network, config);
   TrainedNetwork device(network, config, as_device());
-  StepResult sum{0, 0, 0};
+  StepSums sum;
   for (std::int64_t step = 0; step < 12; ++step) {
     const double rate = 0.01 / static_cast<double>(1 + step);
-    const StepResult expected = learner.step(streams, step, rate);
+    const StepSums expected = learner.step(streams, step, rate);
     CHECK(device.step(streams, step, rate).steps == 0);
-    sum = {sum.loss + expected.loss, sum.gradient_norm + expected.gradient_norm, sum.steps + 1};
+    sum.add(expected);
     if (step % 3 == 2) {
-      const StepResult found = device.finish();
+      const StepSums found = device.finish();
       CHECK(found.steps == sum.steps);
       CHECK(found.loss == doctest::Approx(sum.loss).epsilon(1e-5));
       CHECK(found.gradient_norm == doctest::Approx(sum.gradient_norm).epsilon(1e-4));
-      sum = {0, 0, 0};
+      sum = {};
     }
   }
   CHECK(device.finish().steps == 0);
@@ -271,7 +271,7 @@ TEST_CASE("TrainingStep: a step whose scaled gradient overflows does not affect 
       expected.update();
     }
   }
-  CHECK(found.take_report().steps == 6);
+  CHECK(found.take_report().sums.steps == 6);
   CHECK(found.moments().back().name == "loss_scale");
   CHECK(found.moments().back().tensor[0].item<double>() == LossScale::kFirst / 4);
   CHECK(found.adam().updates() == 4);
@@ -359,7 +359,7 @@ TEST_CASE("TrainedNetwork: clips a gradient whose norm is above clip, and no oth
       TrainingConfig config = test::tiny_config();
       config.clip = clip;
       TrainedNetwork learner(test::tiny_xl(), config, enqueues ? as_device() : ComputeDevice{});
-      const StepResult now = learner.step(streams, 0, 0.01), late = learner.finish();
+      const StepSums now = learner.step(streams, 0, 0.01), late = learner.finish();
       // The first moment is a multiple of the clipped gradient.
       const at::Tensor moment = learner.moments().front().tensor.cpu();
       return std::pair(now.gradient_norm + late.gradient_norm, moment.norm().item<double>());
