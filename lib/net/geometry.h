@@ -67,7 +67,6 @@ struct Geometry {
   // states that were kept before. So the choice depends on the complete past, even if the kept
   // states themselves are recent.
   bool keeps_most_used() const { return lengths.compressed_memory > 0 && pool == Pool::kMostUsed; }
-  bool accumulates() const { return outputs.back() + 1 < stages.size(); }
   // Returns the input of the last layer of a scale. The index after the last scale stands for an
   // output block with layers.
   const Stage& last_input(std::size_t scale) const {

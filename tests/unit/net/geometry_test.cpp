@@ -53,7 +53,6 @@ TEST_CASE("make_geometry: Transformer-QL: segments shrink to the pooled window, 
   CHECK(geometry.stages.back().scale == 2);
   CHECK(geometry.last_input(2).layer == 7);
   CHECK(geometry.recurrent);
-  CHECK(geometry.accumulates());
 }
 
 TEST_CASE("make_geometry: Transformer-QL: three scales of rate 4") {
@@ -86,7 +85,6 @@ TEST_CASE("make_geometry: One scale: Transformer-XL, Compressive and vanilla") {
   const Geometry of_xl = make_geometry(xl(8), {4, 12, 0});
   REQUIRE(of_xl.outputs.size() == 1);
   check_scale(of_xl.last_input(0), {4, 12, 1, 4});
-  CHECK_FALSE(of_xl.accumulates());
   CHECK(of_xl.stages.size() == 9);
 
   const Geometry of_compressive = make_geometry(compressive(8), {4, 6, 6});
