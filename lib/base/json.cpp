@@ -78,9 +78,8 @@ JsonObject::JsonObject(const Json& json, std::string where)
 bool JsonObject::has(const std::string& key) const { return json_->contains(key); }
 
 const Json& JsonObject::at(const std::string& key) const {
-  const auto found = json_->find(key);
-  if (found == json_->end()) throw FormatError(where_, fmt::format("the key '{}' is missing", key));
-  return *found;
+  require({key});
+  return *json_->find(key);
 }
 
 JsonObject JsonObject::object(const std::string& key) const {
@@ -163,6 +162,17 @@ void JsonObject::refuse_unknown(const std::vector<std::string>& known) const {
     throw FormatError(where_, fmt::format("unknown key '{}'", item.key()),
                       suggestion.empty() ? "" : fmt::format("did you mean '{}'?", suggestion));
   }
+}
+
+void JsonObject::require(const std::vector<std::string>& keys) const {
+  std::vector<std::string> missing;
+  for (const std::string& key : keys) {
+    if (!has(key)) missing.push_back(fmt::format("'{}'", key));
+  }
+  if (missing.empty()) return;
+  const bool one = missing.size() == 1;
+  throw FormatError(where_, fmt::format("the {} {} {} missing", one ? "key" : "keys",
+                                        fmt::join(missing, ", "), one ? "is" : "are"));
 }
 
 void JsonObject::check_format(const std::string& format, std::int64_t version) const {

@@ -51,6 +51,8 @@ class JsonObject {
   std::vector<std::string> texts(const std::string& key) const;
   // Throws FormatError for a key that is not in `known`, and names the nearest known one.
   void refuse_unknown(const std::vector<std::string>& known) const;
+  // Throws FormatError unless the object has all of `keys`, and names all that are missing.
+  void require(const std::vector<std::string>& keys) const;
   // Checks "format" and "version", the first two keys of all our JSON files. Throws FormatError
   // unless "format" is `format`, and UnknownVersion unless "version" is `version`.
   void check_format(const std::string& format, std::int64_t version) const;
@@ -212,6 +214,7 @@ inline auto key_reader(const JsonObject& json) {
 template <typename Struct>
 Struct read_keys(const JsonObject& json, Conflicts& conflicts) {
   json.refuse_unknown(key_names<Struct>());
+  json.require(key_names<Struct>(kRequired));
   Struct all;
   keys_of(all)(all, key_reader(json));
   check_keys(json.where(), all, conflicts);

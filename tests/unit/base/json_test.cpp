@@ -123,6 +123,9 @@ TEST_CASE("JsonObject: typed access") {
   CHECK(complaint<FormatError>([&] { object.text("absent"); }) ==
         "f.json: the key 'absent' is missing");
   CHECK(complaint<FormatError>([&] {
+          object.require({"n", "absent", "t", "gone"});
+        }) == "f.json: the keys 'absent', 'gone' are missing");
+  CHECK(complaint<FormatError>([&] {
           object.refuse_unknown({"neg", "nn"});
         }) == "f.json: unknown key 'n'");
   CHECK(complaint<FormatError>([&] {
