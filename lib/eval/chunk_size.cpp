@@ -52,13 +52,14 @@ double bytes_per_segment(const net::Network& network, const net::Geometry& geome
 
 }  // namespace
 
-std::int64_t automatic_segments(const net::Network& network, const net::Geometry& geometry,
-                                const c10::Device& device) {
-  const double bytes = device.is_cpu()
+std::int64_t segments_of_chunk(const nn::ModelAtLengths& model, std::int64_t tokens) {
+  if (tokens > 0) return std::max<std::int64_t>(1, tokens / model.geometry().lengths.segment);
+  const double bytes = model.model().options().device().is_cpu()
                            ? std::min(kMostBytes, kShareOfAvailable * steadily_available_bytes())
                            : kDeviceBytes;
   return std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(bytes / bytes_per_segment(network, geometry)));
+      1, static_cast<std::int64_t>(bytes /
+                                   bytes_per_segment(model.model().network(), model.geometry())));
 }
 
 }  // namespace ql::eval

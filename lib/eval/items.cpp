@@ -78,9 +78,7 @@ ItemScorer::ItemScorer(const nn::ModelAtLengths& model, std::optional<shard::Tok
       begin_(begin),
       options_(options),
       sink_(std::move(sink)),
-      segments_(options.chunk > 0 ? std::max<std::int64_t>(1, options.chunk / segment())
-                                  : automatic_segments(model.model().network(), model.geometry(),
-                                                       model.model().options().device())) {}
+      segments_(segments_of_chunk(model, options.chunk)) {}
 
 std::vector<std::int64_t> ItemScorer::context_of(const Item& item) const {
   std::vector<std::int64_t> inputs;

@@ -16,9 +16,7 @@ Scorer::Scorer(const nn::ModelAtLengths& model, std::string name, const Evaluati
     : model_(model),
       name_(std::move(name)),
       options_(options),
-      segments_(options.chunk > 0 ? std::max<std::int64_t>(1, options.chunk / segment())
-                                  : automatic_segments(model.model().network(), model.geometry(),
-                                                       model.model().options().device())),
+      segments_(segments_of_chunk(model, options.chunk)),
       memory_(model.start_memory(1)) {}
 
 StreamScorer::StreamScorer(const nn::ModelAtLengths& model, std::string name,

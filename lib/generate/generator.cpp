@@ -248,8 +248,7 @@ Generator::Generator(const nn::ModelAtLengths& model, std::string name,
     : model_(model),
       name_(std::move(name)),
       options_(options),
-      segments_(eval::automatic_segments(model.model().network(), model.geometry(),
-                                         model.model().options().device())),
+      segments_(eval::segments_of_chunk(model)),
       recent_(0, 0) {
   eval::check_stride(model.geometry(), options.stride);
   check_tokens(options, model.model().network().vocab_size);

@@ -124,13 +124,12 @@ std::optional<TrainingMemory> MemoryTrial::run_pass(const std::vector<Slice>& sl
 std::optional<TrainingMemory> MemoryTrial::with_validation(TrainingMemory memory,
                                                            std::int64_t tokens) const {
   if (!model_) return std::nullopt;
-  const net::Network& network = model_->network();
   eval::EvaluationOptions options;
-  options.lengths = config_.evaluation_lengths(network.lengths);
+  options.lengths = config_.evaluation_lengths(model_->network().lengths);
   const std::int64_t segment = options.lengths.segment;
-  const std::int64_t segments = std::min(
-      (tokens + segment - 2) / segment,
-      eval::automatic_segments(network, net::make_geometry(network, options.lengths), c10::kCPU));
+  const std::int64_t segments =
+      std::min((tokens + segment - 2) / segment,
+               eval::segments_of_chunk(nn::ModelAtLengths(*model_, options.lengths)));
   const std::int64_t tried = std::min(segments, config_.batch);
   const std::vector<std::int64_t> starts;
   const eval::TokenSource zeros{
