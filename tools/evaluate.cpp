@@ -3,14 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <optional>
 
 #include "base/error.h"
 #include "base/process.h"
 #include "base/rows.h"
-#include "base/stream.h"
 #include "base/strings.h"
 #include "base/tool.h"
 #include "eval/report.h"
@@ -18,6 +14,7 @@
 #include "machine/device.h"
 #include "machine/process_group.h"
 #include "machine/threads.h"
+#include "result_rows.h"
 #include "shard/token_stream.h"
 #include "tables.h"
 
@@ -80,50 +77,40 @@ static void check_processes(const ql::Options& options, const ql::eval::SweepOpt
   }
 }
 
-static void write_to_standard_error(const std::string& text) {
-  if (std::fputs(text.c_str(), stderr) < 0 || std::fflush(stderr) != 0) {
-    throw ql::SystemError("standard error", "write", errno);
-  }
-}
-
 // Prints one row for every unit of --per on standard output. Prints the summary on standard error
 // with --summary, or if standard error is a terminal and --quiet is not given.
 static void score_units(const ql::Options& options, const ql::eval::SweepOptions& sweep) {
-  ql::OutputStream out("-", /*binary=*/false);
-  const bool json = options.text("format") == "json";
-  ql::TableText table = ql::table_of(options, {});
+  ql::ResultRows rows(options, {}, /*first=*/true);
   const auto unit = options.choice<ql::eval::Unit>("per");
   if (unit == ql::eval::Unit::kToken) {
     const std::int64_t id = 0;
     const double loss = 0;
     const std::vector<ql::eval::LikelyToken> likeliest(static_cast<std::size_t>(sweep.top));
-    table.check(ql::eval::token_row({0, &id, &loss, 1, likeliest.data(), sweep.top}, 0, {}));
+    rows.check(ql::eval::token_row({0, &id, &loss, 1, likeliest.data(), sweep.top}, 0, {}));
   } else {
     ql::eval::UnitSum none;
     if (unit == ql::eval::Unit::kWord) none.text = "";
-    table.check(ql::eval::unit_row(none));
+    rows.check(ql::eval::unit_row(none));
   }
-  const auto write = [&](const ql::Json& of_unit) {
-    out.write(json ? ql::json_line(of_unit) + "\n" : table.lines(of_unit));
-  };
   const auto write_unit = [&](const ql::eval::UnitSum& sum) {
-    write(ql::eval::unit_row(sum));
-    out.flush();
+    rows.put(ql::eval::unit_row(sum));
+    rows.flush();
   };
   const auto write_tokens = [&](const ql::eval::ScoredTargets& targets,
                                 const ql::eval::TokenTexts& texts) {
     for (std::int64_t i = 0; i < targets.count; ++i) {
-      write(ql::eval::token_row(targets, i, texts));
+      rows.put(ql::eval::token_row(targets, i, texts));
       ql::check_for_stop();  // with --top, writing the rows of a chunk takes minutes
     }
-    out.flush();
+    rows.flush();
   };
   const ql::Json row = ql::eval::run_unit_sweep(sweep, unit, write_unit, write_tokens);
-  out.close();
+  rows.close();
   const std::size_t terminal = ql::terminal_width(STDERR_FILENO);
   if (!options.flag("summary") && (terminal == 0 || options.flag("quiet"))) return;
   ql::TableText summary("", terminal, qleval_first_columns());
-  write_to_standard_error(json ? ql::json_line(row) + "\n" : summary.lines(row));
+  const bool json = options.text("format") == "json";
+  ql::write_to_standard_error(json ? ql::json_line(row) + "\n" : summary.lines(row));
 }
 
 static void evaluate(const ql::Options& options, ql::machine::ProcessGroup& group) {
@@ -140,29 +127,13 @@ static void evaluate(const ql::Options& options, ql::machine::ProcessGroup& grou
     score_units(options, sweep);
     return;
   }
-
-  std::optional<ql::OutputStream> out;
-  if (sweep.loss_file != "-") out.emplace("-", /*binary=*/false);
-  const bool silent = !group.is_first();
-  const auto print = [&out, silent](const std::string& text) {
-    if (silent) return;
-    if (out) {
-      out->write(text);
-      out->flush();
-    } else {
-      write_to_standard_error(text);
-    }
-  };
-  const bool json = options.text("format") == "json";
-  ql::TableText table = ql::table_of(options, qleval_first_columns());
-  table.check(ql::eval::report_row({}, {}, {}));
-  bool first = true;
+  ql::ResultRows rows(options, qleval_first_columns(), group.is_first());
+  rows.check(ql::eval::report_row({}, {}, {}));
   ql::eval::run_sweep(sweep, [&](const ql::Json& row) {
-    print(json ? (first ? "[\n" : ",\n") + ql::json_line(row) : table.lines(row));
-    first = false;
+    rows.put(row);
+    rows.flush();  // the next row may take hours
   });
-  if (json) print("\n]\n");
-  if (out) out->close();
+  rows.close();
 }
 
 static void run(const ql::Options& options) {

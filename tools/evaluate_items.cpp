@@ -7,17 +7,17 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/provenance.h"
-#include "base/rows.h"
 #include "base/strings.h"
 #include "base/tool.h"
 #include "eval/items.h"
+#include "eval/report.h"
 #include "eval/sweep.h"
 #include "eval/units.h"
 #include "item_records.h"
 #include "machine/device.h"
 #include "machine/process_group.h"
 #include "machine/threads.h"
+#include "result_rows.h"
 #include "tables.h"
 #include "weights/weights.h"
 
@@ -140,43 +140,24 @@ Json table_row(const eval::Checkpoint& checkpoint, const Options& options, const
               {"compressed_memory", lengths.compressed_memory},
               {"group", group}};
   row.update(sums.row());
+  eval::add_attention_keys(row, checkpoint.model.network);
   return row;
 }
 
-// Prints rows in the format of --format.
-class Rows {
- public:
-  Rows(const Options& options, bool silent)
-      : silent_(silent),
-        json_(options.text("format") == "json"),
-        list_(json_ && !options.has("per")),
-        table_(table_of(options, {"checkpoint", "group", "items", "accuracy", "accuracy_error",
-                                  "accuracy_per_byte", "accuracy_per_token", "perplexity"})) {}
-  // `more` are keys for JSON only.
-  void put(Json row, const Json& more = Json::object()) {
-    if (silent_) return;
-    if (json_ && !more.empty()) row["keys"] = more;
+// Returns the row of a choice. JSON gets the item's other keys, too.
+Json choice_row(const eval::Item& item, std::size_t choice, bool json) {
+  Json row = eval::choice_row(item, choice);
+  if (!json) {
     // An id is a name, so it is written as JSON and not rounded like a figure.
-    if (!json_ && row.contains("id") && (row["id"].is_number_float() || row["id"].is_array())) {
-      row["id"] = row["id"].dump();
-    }
-    const std::string before = !list_ ? "" : first_ ? "[\n" : ",\n";
-    out_.write(json_ ? before + json_line(row) + (list_ ? "" : "\n") : table_.lines(row));
-    first_ = false;
+    Json& id = row["id"];
+    if (id.is_number_float() || id.is_array()) id = id.dump();
+    return row;
   }
-  void flush() { out_.flush(); }
-  void close() {
-    if (list_ && !silent_) out_.write("\n]\n");
-    out_.close();
-  }
-  void check(const Json& row) const { table_.check(row); }
-
- private:
-  bool silent_;  // in all processes but the first
-  bool json_, list_, first_ = true;
-  TableText table_;
-  OutputStream out_{"-", /*binary=*/false};
-};
+  Json keys = item.keys;
+  keys.erase("id");
+  if (!keys.empty()) row["keys"] = std::move(keys);
+  return row;
+}
 
 // Checks what can be checked before the first items are scored.
 std::vector<eval::Checkpoint> read_checkpoints(const Options& options,
@@ -202,16 +183,10 @@ std::vector<eval::Checkpoint> read_checkpoints(const Options& options,
     throw UsageError("--items", "several processes cannot share a pipe",
                      "write the items to a file first");
   }
-  std::vector<machine::Fact> facts = {{"the version", version()}};
+  std::vector<machine::Fact> facts = eval::facts_of(checkpoints);
   for (const eval::Checkpoint& checkpoint : checkpoints) {
     const RandomAccessFile weights(checkpoint.folder / "model.safetensors");
     facts.emplace_back("-m", "weights with hash " + weights.hash());
-    facts.emplace_back("-m",
-                       "a network with hash " +
-                           content_hash(net::network_to_json(checkpoint.model.network).dump()));
-    const net::Lengths& lengths = checkpoint.lengths.front();
-    facts.emplace_back("the lengths", fmt::format("{}, {}, {}", lengths.segment, lengths.memory,
-                                                  lengths.compressed_memory));
   }
   facts.emplace_back("--items", "a file with hash " + RandomAccessFile(items).hash());
   facts.emplace_back("--begin", options.has("begin") ? options.text("begin") : "not given");
@@ -221,8 +196,8 @@ std::vector<eval::Checkpoint> read_checkpoints(const Options& options,
 }
 
 void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options,
-                      ItemRecords& records, machine::ProcessGroup& group, Rows& rows) {
-  const bool per_choice = options.has("per");
+                      ItemRecords& records, machine::ProcessGroup& group, ResultRows& rows) {
+  const bool per_choice = options.has("per"), json = options.text("format") == "json";
   const auto group_key = options.has("group") ? std::optional(options.text("group")) : std::nullopt;
   const std::optional<shard::TokenId> begin =
       begin_token(options, records.vocabulary(), checkpoint);
@@ -247,9 +222,7 @@ void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options
     sums.add(item, group_key);
     doubts.add(item);
     for (std::size_t i = 0; per_choice && i < item.choices.size(); ++i) {
-      Json keys = item.keys;
-      keys.erase("id");
-      rows.put(eval::choice_row(item, i), keys);
+      rows.put(choice_row(item, i, json));
     }
     progress.update(++done);
   });
@@ -274,12 +247,11 @@ void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options
   }
   if (group.is_first()) doubts.warn();
   if (per_choice) return;
-  const bool as_it_is = options.text("format") == "json";
   const std::vector<std::string> names = sums.names();
   for (std::size_t i = 0; i < names.size(); ++i) {
     const Sums::GroupSums& one = sums.groups[i];
     // In JSON null is the row of all items.
-    const bool as_value = as_it_is && !one.value.is_null();
+    const bool as_value = json && !one.value.is_null();
     rows.put(table_row(checkpoint, options, as_value ? one.value : Json(names[i]), one.sums));
   }
   rows.put(table_row(checkpoint, options, Json(), sums.all));
@@ -291,7 +263,10 @@ void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options
 void evaluate_items(const Options& options, machine::ProcessGroup& group) {
   const std::vector<eval::Checkpoint> checkpoints = read_checkpoints(options, group);
   machine::set_up_threads(static_cast<int>(options.integer("threads")), group);
-  Rows rows(options, !group.is_first());
+  ResultRows rows(options,
+                  {"checkpoint", "group", "items", "accuracy", "accuracy_error",
+                   "accuracy_per_byte", "accuracy_per_token", "perplexity"},
+                  group.is_first());
   eval::Item example;
   example.choices.resize(1);
   rows.check(options.has("per") ? eval::choice_row(example, 0)

@@ -34,6 +34,11 @@ static net::ContextLength scored_context(const EvaluatedModel& model, std::int64
   return net::range_of(lengths);
 }
 
+void add_attention_keys(Json& row, const std::optional<net::Network>& network) {
+  row["clamp_len"] = network && network->clamp_len >= 0 ? Json(network->clamp_len) : Json();
+  row["same_length"] = network ? Json(network->same_length) : Json();
+}
+
 static void add_evaluated_model(Json& row, const EvaluatedModel& model, const Evaluation& result) {
   const auto of_network = [&](std::int64_t value) { return model.network ? Json(value) : Json(); };
   const auto if_any = [](std::int64_t tokens) { return tokens > 0 ? Json(tokens) : Json(); };
@@ -111,6 +116,7 @@ Json report_row(const EvaluatedModel& model, const DataSet& data, const Evaluati
       result.seconds > 0
           ? if_known(std::round(static_cast<double>(result.targets) / result.seconds))
           : Json();
+  add_attention_keys(row, model.network);
   return row;
 }
 

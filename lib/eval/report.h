@@ -29,6 +29,10 @@ struct EvaluatedModel {
 // every double is infinite.
 Json report_row(const EvaluatedModel& model, const DataSet& data, const Evaluation& result);
 
+// Adds the keys of the network that net::AttentionChange may change: clamp_len (null if distances
+// have no limit) and same_length. Both are null without a network.
+void add_attention_keys(Json& row, const std::optional<net::Network>& network);
+
 // Returns a row of the attention table: a head's attention at one distance (nn/measure.h).
 Json attention_row(const nn::AttentionMap::Distance& distance);
 

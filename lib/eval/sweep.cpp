@@ -155,16 +155,7 @@ void run_unigram(const DataSet& training, const std::vector<DataSet>& data,
 // Throws Error if the processes differ in the version, the networks, the lengths or the data.
 void require_same_job(const SweepOptions& options, const std::vector<Checkpoint>& checkpoints,
                       const std::vector<DataSet>& data) {
-  std::vector<machine::Fact> facts = {{"the version", version()}};
-  for (const Checkpoint& checkpoint : checkpoints) {
-    facts.push_back(
-        {"-m", "a network with hash " +
-                   content_hash(net::network_to_json(checkpoint.model.network).dump())});
-    for (const net::Lengths& lengths : checkpoint.lengths) {
-      facts.push_back({"the lengths", fmt::format("{}, {}, {}", lengths.segment, lengths.memory,
-                                                  lengths.compressed_memory)});
-    }
-  }
+  std::vector<machine::Fact> facts = facts_of(checkpoints);
   for (const DataSet& set : data) {
     facts.push_back({"--data", fmt::format("{} tokens with hash {} (vocabulary: {})",
                                            with_thousands(set.source.tokens), set.hash,
@@ -237,6 +228,19 @@ Checkpoint read_checkpoint(const std::string& name, const net::LengthLists& list
     }
   }
   return checkpoint;
+}
+
+std::vector<machine::Fact> facts_of(const std::vector<Checkpoint>& checkpoints) {
+  std::vector<machine::Fact> facts = {{"the version", version()}};
+  for (const Checkpoint& checkpoint : checkpoints) {
+    const std::string network = net::network_to_json(checkpoint.model.network).dump();
+    facts.push_back({"-m", "a network with hash " + content_hash(network)});
+    for (const net::Lengths& lengths : checkpoint.lengths) {
+      facts.push_back({"the lengths", fmt::format("{}, {}, {}", lengths.segment, lengths.memory,
+                                                  lengths.compressed_memory)});
+    }
+  }
+  return facts;
 }
 
 void run_sweep(const SweepOptions& options, const std::function<void(const Json& row)>& row) {

@@ -12,6 +12,7 @@
 #include "eval/evaluate.h"
 #include "eval/units.h"
 #include "machine/precision.h"
+#include "machine/process_group.h"
 #include "net/model_file.h"
 
 namespace ql::eval {
@@ -28,6 +29,10 @@ struct Checkpoint {
 // network, or lengths that do not fit each other where `stride` is not 0 (check_stride()).
 Checkpoint read_checkpoint(const std::string& name, const net::LengthLists& lists,
                            const net::AttentionChange& change, std::int64_t stride = 0);
+
+// Returns what all processes of a job must have in common: the version, the networks and the
+// lengths. The weights and the data are left to the caller.
+std::vector<machine::Fact> facts_of(const std::vector<Checkpoint>& checkpoints);
 
 // For each row of results, the sweep itself sets `lengths`, `unknown`, `sink`, `progress` and
 // `attention_map`.

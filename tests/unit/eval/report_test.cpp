@@ -161,9 +161,9 @@ TEST_CASE("report_row: figures that are not known are null") {
   const Json row = report_row({"data/train", std::nullopt, {}, 100}, data_set(5), four_losses());
   CHECK(row["arch"] == "unigram");
   for (const char* key :
-       {"segment", "memory", "compressed_memory", "context", "context_min", "context_max", "words",
-        "bytes", "characters", "unknown", "unknown_rate", "word_perplexity", "byte_perplexity",
-        "bits_per_byte", "bits_per_character"}) {
+       {"segment", "memory", "compressed_memory", "clamp_len", "same_length", "context",
+        "context_min", "context_max", "words", "bytes", "characters", "unknown", "unknown_rate",
+        "word_perplexity", "byte_perplexity", "bits_per_byte", "bits_per_character"}) {
     CAPTURE(key);
     CHECK(row[key].is_null());
   }
