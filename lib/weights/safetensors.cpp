@@ -256,6 +256,7 @@ static std::string make_header(const std::vector<nn::NamedTensor>& tensors,
   std::vector<std::string> entries;
   if (!metadata.empty()) {
     std::vector<std::string> texts;
+    texts.reserve(metadata.size());
     for (const auto& [key, value] : metadata) {
       texts.push_back(fmt::format("{}:{}", quoted(key), quoted(value)));
     }
