@@ -149,8 +149,8 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
       of_norm_weight = sum_over_first(qkv_net * of_weight);
       of_norm_bias = at::mv(qkv_net.t(), of_shift);
       of_weight.mul_(norm_weight).addr_(of_shift, norm_bias);
-      normalize_rows_gradient_(states, recent_rows(window, segment),
-                               context->saved_data["deviations"].toTensor());
+      normalize_rows_gradient(states, recent_rows(window, segment),
+                              context->saved_data["deviations"].toTensor());
     }
     return {states.view({batch, segment, width}), at::Tensor(), of_norm_weight, of_norm_bias,
             of_weight};

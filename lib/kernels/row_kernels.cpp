@@ -391,8 +391,8 @@ AddGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weigh
   return gradients;
 }
 
-void normalize_rows_gradient_(at::Tensor& gradient, const at::Tensor& values,
-                              const at::Tensor& deviations) {
+void normalize_rows_gradient(at::Tensor& gradient, const at::Tensor& values,
+                             const at::Tensor& deviations) {
   const std::int64_t width = width_of(gradient);
   AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "normalize_rows_gradient", [&] {
     for_blocks(gradient, [&](const Block& block) {

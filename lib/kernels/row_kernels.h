@@ -59,8 +59,8 @@ AddGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weigh
 
 // Turns the gradient with respect to the normalized `values` (weight 1, bias 0) into the gradient
 // with respect to the states before the norm. `deviations` [rows] holds 1 / deviation.
-void normalize_rows_gradient_(at::Tensor& gradient, const at::Tensor& values,
-                              const at::Tensor& deviations);
+void normalize_rows_gradient(at::Tensor& gradient, const at::Tensor& values,
+                             const at::Tensor& deviations);
 
 // Returns the sum of all rows [width]. Also sets `factor` to the rows as an operand for a product
 // with `beside` (kernels/product.h).
