@@ -217,8 +217,9 @@ std::vector<double> sums_of_squares(const nn::FlatTensors& parameters, const Gra
                        });
   });
   std::vector<double> of_parameters(parameters.named.size());
-  for (std::size_t i = 0; i < blocks.size(); ++i)
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
     of_parameters[blocks[i].parameter] += of_blocks[i];
+  }
   return of_parameters;
 }
 
