@@ -202,23 +202,38 @@ void search(const Chain& chain, std::int64_t context, Front& front) {
 
 // Lengths that a training can pay for, with an upper bound of their context.
 struct Candidate {
-  const Network* network = nullptr;
-  Lengths lengths;
-  Cost price;
+  const Chain* chain = nullptr;
+  std::size_t index = 0;  // of the lengths in the chain
   double most_context = 0;
 };
 
-// Returns the last lengths of `chain`, which have the longest context, that need at most
-// `operations` and have a most_context() of at most kMaxPlannedContext.
+// Returns the last lengths of `chain` that need at most `operations` and have a most_context() of
+// at most kMaxPlannedContext. No earlier ones have a longer context.
 std::optional<Candidate> last_affordable(const Chain& chain, double operations) {
   std::optional<Candidate> last;
-  for (const Lengths& lengths : chain.lengths) {
-    const Cost price = cost(*chain.network, lengths);
-    const double most = most_context(make_geometry(*chain.network, lengths));
+  for (std::size_t i = 0; i < chain.lengths.size(); ++i) {
+    const Cost price = cost(*chain.network, chain.lengths[i]);
+    const double most = most_context(make_geometry(*chain.network, chain.lengths[i]));
     if (price.training_flops_per_token > operations || most > kMaxPlannedContext) break;
-    last = {chain.network, lengths, price, most};
+    last = {&chain, i, most};
   }
   return last;
+}
+
+// Returns the plan of the candidate's lengths. With an attention_window, longer memories may add
+// nothing to the context, and then this is the plan of the first lengths that reach as far.
+Plan plan_of(const Candidate& candidate) {
+  const Network& network = *candidate.chain->network;
+  const auto first = candidate.chain->lengths.begin();
+  auto lengths = first + static_cast<std::ptrdiff_t>(candidate.index);
+  ContextLength context = exact_context(network, *lengths);
+  if (network.attention_window > 0) {
+    lengths = std::partition_point(first, lengths, [&](const Lengths& shorter) {
+      return exact_context(network, shorter).minimum < context.minimum;
+    });
+    context = exact_context(network, *lengths);
+  }
+  return {network, *lengths, context, cost(network, *lengths)};
 }
 
 // Resets the settings that the network's architecture does not allow, and always scale_widths.
@@ -292,8 +307,9 @@ std::vector<Plan> cheapest_plans(const std::vector<Network>& networks, std::int6
 
 std::vector<Plan> longest_plans(const std::vector<Network>& networks, double operations,
                                 std::size_t limit, const std::vector<std::int64_t>& segments) {
+  const std::vector<Chain> chains = chains_of(networks, kMaxPlannedContext, segments);
   std::vector<Candidate> candidates;
-  for (const Chain& chain : chains_of(networks, kMaxPlannedContext, segments)) {
+  for (const Chain& chain : chains) {
     check_for_stop();
     if (const auto last = last_affordable(chain, operations)) candidates.push_back(*last);
   }
@@ -309,9 +325,8 @@ std::vector<Plan> longest_plans(const std::vector<Network>& networks, double ope
     const auto longer = [&](const Plan& plan) {
       return static_cast<double>(plan.context.minimum) > candidate.most_context;
     };
-    if (longest.size() >= limit && longer(longest[limit - 1])) break;
-    const Plan plan{*candidate.network, candidate.lengths,
-                    exact_context(*candidate.network, candidate.lengths), candidate.price};
+    if (limit == 0 || (longest.size() >= limit && longer(longest[limit - 1]))) break;
+    const Plan plan = plan_of(candidate);
     if (plan.context.minimum < 1) continue;
     longest.push_back(plan);
     std::sort(longest.begin(), longest.end(), [&](const Plan& a, const Plan& b) {

@@ -72,10 +72,11 @@ std::vector<Plan> cheapest_plans(const std::vector<Network>& networks, std::int6
 // grids of cheapest_plans(), as far as a quick upper bound of the context is at most
 // kMaxPlannedContext, and `segments` replaces a grid in the same way. For each network and segment
 // only the longest memory that `operations` allow is considered; for Compressive, the longest
-// compressed memory for each memory. A plan is left out if another of these has no shorter context,
-// takes no more operations, and differs from it in one of the two. If several have the same context
-// and operations, only one is returned, chosen by the criteria of cheapest_plans(). Throws
-// ConfigError for a network that cannot be built.
+// compressed memory for each memory. With an attention_window it is the shortest one that reaches
+// as far. A plan is left out if another of these has no shorter context, takes no more operations,
+// and differs from it in one of the two. If several have the same context and operations, only one
+// is returned, chosen by the criteria of cheapest_plans(). Throws ConfigError for a network that
+// cannot be built.
 std::vector<Plan> longest_plans(const std::vector<Network>& networks, double operations,
                                 std::size_t limit, const std::vector<std::int64_t>& segments = {});
 

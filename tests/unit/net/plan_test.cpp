@@ -224,6 +224,15 @@ TEST_CASE("longest_plans: the plans with the longest contexts equal those of an 
   }
 }
 
+TEST_CASE("longest_plans: no longer memory than attention_window can use") {
+  Network network = with_sizes(xl(4));
+  network.attention_window = 5;
+  const std::vector<Plan> found = longest_plans({network}, 1e12, 1, {2});
+  REQUIRE(found.size() == 1);
+  CHECK(found.front().lengths == Lengths{2, 4, 0});
+  CHECK(found.front().context.minimum == exact_context(network, {2, 1024, 0}).minimum);
+}
+
 TEST_CASE("divisions_of_layers: with scale_widths, networks of several scales have these widths") {
   Network network = with_sizes({});
   network.scale_widths = {network.d_model, 2 * network.d_model};
@@ -400,4 +409,5 @@ TEST_CASE("cheapest_plans: contexts outside the allowed range") {
   CHECK_THROWS_AS(cheapest_plans(networks, 0), ql::ConfigError);
   CHECK_THROWS_AS(cheapest_plans(networks, kMaxPlannedContext + 1), ql::ConfigError);
   CHECK_THROWS_AS(cheapest_plans({Network{}}, 8), ql::ConfigError);
+  CHECK(longest_plans(networks, 1e9, 0).empty());
 }
