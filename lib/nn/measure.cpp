@@ -29,6 +29,7 @@ AttentionMap::AttentionMap(const net::Network& network, const net::Geometry& geo
     inputs_.push_back(stage);
     sums_.push_back(at::zeros({network.n_head, stage.window()}, at::kDouble));
     counts_.emplace_back(static_cast<std::size_t>(stage.window()));
+    token_sums_.emplace_back(static_cast<std::size_t>(stage.window()));
   }
 }
 
@@ -59,24 +60,39 @@ void AttentionMap::add(std::int64_t layer, const at::Tensor& probabilities,
                   .cpu()
                   .flip(1));
     for (std::int64_t distance = 0; distance < seen; ++distance) {
-      counts_[index][static_cast<std::size_t>(distance)] += static_cast<std::int64_t>(rows.size());
+      const auto at = static_cast<std::size_t>(distance);
+      const auto queries = static_cast<std::int64_t>(rows.size());
+      counts_[index][at] += queries;
+      token_sums_[index][at] += queries * tokens_to(inputs_[index], query, distance);
     }
   }
+}
+
+std::int64_t AttentionMap::tokens_to(const net::Stage& input, std::int64_t query,
+                                     std::int64_t states) const {
+  const std::int64_t plain = query + 1 + input.memory;  // states that are not compressed
+  return states < plain ? states * input.stride : plain + (states - plain) * rate_;
 }
 
 std::vector<AttentionMap::Distance> AttentionMap::distances() const {
   std::vector<Distance> all;
   for (std::size_t layer = 0; layer < inputs_.size(); ++layer) {
     const net::Stage& stage = inputs_[layer];
-    const std::int64_t plain = stage.segment + stage.memory;
     for (std::int64_t head = 0; head < sums_[layer].size(0); ++head) {
       for (std::int64_t states = 0; states < stage.window(); ++states) {
-        const std::int64_t tokens =
-            states < plain ? states * stage.stride : plain + (states - plain) * rate_;
-        const std::int64_t queries = counts_[layer][static_cast<std::size_t>(states)];
-        const double sum = sums_[layer][head][states].item<double>();
-        all.push_back({&stage, head, states, tokens, queries,
-                       queries > 0 ? sum / static_cast<double>(queries) : 0});
+        const auto place = static_cast<std::size_t>(states);
+        const std::int64_t queries = counts_[layer][place];
+        const double probability = sums_[layer][head][states].item<double>();
+        Distance distance{&stage, head, states};
+        distance.queries = queries;
+        if (queries > 0) {
+          const auto count = static_cast<double>(queries);
+          distance.tokens = static_cast<double>(token_sums_[layer][place]) / count;
+          distance.probability = probability / count;
+        } else {
+          distance.tokens = static_cast<double>(tokens_to(stage, stage.segment - 1, states));
+        }
+        all.push_back(distance);
       }
     }
   }

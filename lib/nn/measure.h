@@ -33,10 +33,10 @@ class AttentionMap {
     const net::Stage* stage;  // the input of the layer
     std::int64_t head = 0;
     std::int64_t states = 0;  // distance from query to key; 0 at the query's own index
-    // This is the distance in tokens from the segment's last query to the key. A state of scale i
-    // stands for g(i) tokens, and a compressed state of a Compressive Transformer for `rate`
-    // tokens.
-    std::int64_t tokens = 0;
+    // This is the distance in tokens from query to key, the mean over the averaged queries. A state
+    // of scale i stands for g(i) tokens, and a compressed state of a Compressive Transformer for
+    // `rate` tokens. Later queries of a segment have more states before the compressed ones.
+    double tokens = 0;
     std::int64_t queries = 0;  // averaged queries that have a key at this distance
     double probability = 0;    // mean over these queries
   };
@@ -46,11 +46,15 @@ class AttentionMap {
 
  private:
   std::vector<net::Stage> inputs_;  // of each layer
+  // Returns the tokens from a query of the segment to the key at a distance.
+  std::int64_t tokens_to(const net::Stage& input, std::int64_t query, std::int64_t states) const;
+
   std::int64_t rate_, segment_;
-  // For each layer, sums_ has summed probabilities [n_head, window], and counts_ has the number of
-  // queries [window]. The last index is the distance.
+  // For each layer, sums_ has summed probabilities [n_head, window], and the other two have the
+  // number of queries and their tokens [window]. The last index is the distance.
   std::vector<at::Tensor> sums_;
   std::vector<std::vector<std::int64_t>> counts_;
+  std::vector<std::vector<std::int64_t>> token_sums_;  // of the queries' tokens_to()
 };
 
 // Measures the context lengths of a running model by gradients: an output state depends on a token

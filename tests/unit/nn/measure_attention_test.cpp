@@ -95,7 +95,8 @@ TEST_CASE("AttentionMap: has the attention of every layer, head and distance") {
       const std::int64_t unseen = std::max<std::int64_t>(
           0, distance.states - (distance.stage->window() - distance.stage->new_states));
       CHECK(distance.queries == segments * (distance.stage->new_states - unseen));
-      if (distance.states < distance.stage->memory + distance.stage->segment) {
+      // The first query of a segment has one state and the memory before the compressed states.
+      if (distance.stage->compressed_memory == 0 || distance.states <= distance.stage->memory) {
         CHECK(distance.tokens == distance.states * distance.stage->stride);
       }
       ++entries;
@@ -112,12 +113,20 @@ TEST_CASE("AttentionMap: a compressed place counts the tokens that it was made f
   const net::Network network =
       test::small_network(net::Architecture::kCompressive, {1}, 0, {4, 2, 2});
   const net::Geometry geometry = net::make_geometry(network, network.lengths);
-  const nn::AttentionMap map(network, geometry);
-  std::vector<std::int64_t> tokens;
-  for (const auto& distance : map.distances()) {
-    if (distance.head == 0) tokens.push_back(distance.tokens);
-  }
-  CHECK(tokens == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 8});
+  nn::AttentionMap map(network, geometry);
+  const auto tokens = [&map] {
+    std::vector<double> all;
+    for (const auto& distance : map.distances()) {
+      if (distance.head == 0) all.push_back(distance.tokens);
+    }
+    return all;
+  };
+  CHECK(tokens() == std::vector<double>{0, 1, 2, 3, 4, 5, 6, 8});
+  // The window has two compressed states, two of the memory and four queries. From the first query
+  // the newest compressed state is three places and tokens away, the oldest one four places and
+  // five tokens; from the second, four and five places, four and six tokens.
+  map.add(0, at::full({1, network.n_head, 4, 8}, 0.125), {{0, 2}});
+  CHECK(tokens() == std::vector<double>{0, 1, 2, 3, 4.5, 6, 6, 8});
 }
 
 TEST_CASE("AttentionMap: linear attention has none") {
