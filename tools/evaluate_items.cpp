@@ -34,11 +34,14 @@ struct Sums {
   void add(const eval::Item& item, const std::optional<std::string>& group) {
     all.add(item);
     if (!group) return;
-    if (!item.keys.contains(*group)) {
-      throw FormatError(item.where, fmt::format("the key '{}' of --group is missing", *group),
-                        "add the key, or leave --group out");
+    // In JSON null is the row of all items.
+    const Json value = item.keys.value(*group, Json());
+    if (value.is_null()) {
+      throw FormatError(item.where,
+                        fmt::format("the key '{}' of --group is {}", *group,
+                                    item.keys.contains(*group) ? "null" : "missing"),
+                        "give the item a value, or leave --group out");
     }
-    const Json& value = item.keys[*group];
     const auto [found, is_new] = index.emplace(value, groups.size());
     if (is_new) groups.push_back({value, {}});
     groups[found->second].sums.add(item);
@@ -250,9 +253,7 @@ void score_checkpoint(const eval::Checkpoint& checkpoint, const Options& options
   const std::vector<std::string> names = sums.names();
   for (std::size_t i = 0; i < names.size(); ++i) {
     const Sums::GroupSums& one = sums.groups[i];
-    // In JSON null is the row of all items.
-    const bool as_value = json && !one.value.is_null();
-    rows.put(table_row(checkpoint, options, as_value ? one.value : Json(names[i]), one.sums));
+    rows.put(table_row(checkpoint, options, json ? one.value : Json(names[i]), one.sums));
   }
   rows.put(table_row(checkpoint, options, Json(), sums.all));
   rows.flush();  // the next checkpoint may take hours
