@@ -238,7 +238,7 @@ std::vector<std::string> texts_to_search(const shard::StreamHeader& header) {
 
 // Adds a string of --until that is not a token. A line feed stands for <eos>. A vocabulary of words
 // finds only complete words. A string without words, or with words that are not tokens, is left out
-// if it `may_be_absent`. Otherwise it throws UsageError.
+// if it `may_be_absent`. Otherwise it throws UsageError, as for characters that are not tokens.
 void add_stop_string(const std::string& typed, NamedTokens& tokens, bool may_be_absent,
                      generate::GenerationOptions& options) {
   const std::string& type = tokens.header.vocabulary.type;
@@ -266,10 +266,18 @@ void add_stop_string(const std::string& typed, NamedTokens& tokens, bool may_be_
     }
     string = words;
   }
+  if (options.token_texts.empty()) options.token_texts = texts_to_search(tokens.header);
+  for (std::size_t at = 0; type == "char" && !may_be_absent && at < string.size();) {
+    const std::string character = string.substr(at, code_point_at(string, at).length);
+    const auto& texts = options.token_texts;
+    if (std::find(texts.begin(), texts.end(), character) == texts.end()) {
+      tokens.require_name("--until", character);
+    }
+    at += character.size();
+  }
   options.stop_strings.push_back(string);
   // A SentencePiece model may have a blank before each line, which decoding removes.
   if (type == "sentencepiece") options.stop_strings.push_back(with_line_blanks(string));
-  if (options.token_texts.empty()) options.token_texts = texts_to_search(tokens.header);
 }
 
 generate::GenerationOptions generation_options(const Options& options, NamedTokens tokens,
