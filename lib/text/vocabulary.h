@@ -1,5 +1,6 @@
 // Defines the vocabulary: the strings that the token ids 0 .. size-1 stand for. Reads and writes
-// its file.
+// its file. A program that uses this header needs SentencePiece, and so cannot use libqlnn
+// (share/doc/install.md).
 #pragma once
 
 #include <array>

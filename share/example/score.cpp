@@ -6,6 +6,7 @@
 #include <transformer-ql/eval/units.h>
 #include <transformer-ql/net/model_file.h>
 #include <transformer-ql/weights/weights.h>
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 
@@ -24,8 +25,12 @@ int main(int count, char** words) {
     const ql::eval::UnitScores scores = ql::eval::score_units(
         model, checkpoint, file.vocabulary, "-", options, [](const ql::eval::UnitSum& line) {
           std::printf("%" PRId64 "\t%" PRId64 "\t%.6f\n", line.number, line.targets, line.nll);
+          std::fflush(stdout);
         });
     std::printf("perplexity\t%.4f\n", scores.evaluation.perplexity());
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      throw ql::SystemError("standard output", "write", errno);
+    }
   } catch (const ql::Error& error) {
     std::fprintf(stderr, "score: %s\n", error.what());
     return 1;
