@@ -241,6 +241,7 @@ std::int64_t largest_vocabulary(Format format) {
 
 void export_tokens(shard::MultiReader& data, const fs::path& folder, const ExportOptions& options,
                    const shard::TokensDone& done) {
+  check_range("export_tokens()", "file_tokens", options.file_tokens, {1, INT32_MAX});
   const shard::TokenReader& first = data.folders().front();
   if (first.vocabulary().size > largest_vocabulary(options.format)) {
     throw Error(
@@ -465,6 +466,10 @@ std::unique_ptr<shard::TokenSink> make_token_writer(const std::string& format, s
                                                     const shard::StreamHeader& header) {
   if (format == "stream") return shard::make_stream_writer(std::move(sink), header);
   if (format == "ids") return std::make_unique<TextIdWriter>(std::move(sink));
+  if (format != "u16" && format != "u32") {
+    throw UsageError(
+        "", fmt::format("expected the format stream, ids, u16 or u32, found '{}'", format));
+  }
   return std::make_unique<RawIdWriter>(std::move(sink), format == "u16" ? 2 : 4, header.vocabulary);
 }
 

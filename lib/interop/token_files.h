@@ -41,14 +41,14 @@ void import_tokens(const std::vector<std::string>& files, const ImportRules& rul
 
 struct ExportOptions {
   Format format = Format::kNanogpt;
-  std::int64_t file_tokens = 100'000'000;  // tokens in each of llm.c's files, at most INT32_MAX
+  std::int64_t file_tokens = 100'000'000;  // tokens in each of llm.c's files
   int threads = 1;                         // for decompression
 };
 
 // Creates `folder`, which must be missing or empty. The files in it have its name. Megatron gets
 // NAME.bin and NAME.idx, llm.c gets NAME_000000.bin and so on, and the other formats get NAME.bin.
 // The folder appears complete or not at all. Throws Error when the vocabulary's ids do not fit the
-// format.
+// format, and ConfigError for a number of `file_tokens` outside 1 to INT32_MAX.
 void export_tokens(shard::MultiReader& data, const std::filesystem::path& folder,
                    const ExportOptions& options, const shard::TokensDone& done);
 
@@ -76,7 +76,8 @@ void read_raw_ids(InputFile& input, int bytes_per_id, const shard::VocabularyInf
 
 // Returns a sink that writes one of four formats. "stream" is the token stream, and "ids" is text
 // with one line per document. "u16" and "u32" are raw ids without document boundaries. For "u16",
-// throws Error at once if the vocabulary has more than 65,536 entries.
+// throws Error at once if the vocabulary has more than 65,536 entries. Throws UsageError for
+// another format.
 std::unique_ptr<shard::TokenSink> make_token_writer(const std::string& format, shard::ByteSink sink,
                                                     const shard::StreamHeader& header);
 

@@ -370,7 +370,9 @@ void check_scales(const Network& network, bool in_range, const Report& report) {
 
 void Network::check_layers(const std::string& where) const {
   Conflicts conflicts;
-  kLayerKeys(*this, key_checker(where, conflicts));
+  const auto check = key_checker(where, conflicts);
+  kLayerKeys(*this, check);
+  check("attention_dilation", attention_dilation, kDilations);
   check_scales(*this, conflicts.size() == 0, {where, conflicts});
   conflicts.raise();
 }

@@ -235,7 +235,9 @@ constexpr std::int64_t kMaxLength = std::int64_t{1} << 24;  // segment, memory, 
 inline constexpr Range kDeviation(0, std::numeric_limits<double>::max(),
                                   "a finite number of at least 0");
 
-// check_layers() checks these keys.
+inline constexpr Range kDilations(1, kMaxLength);
+
+// check_layers() checks these keys, and the attention_dilation.
 inline constexpr auto kLayerKeys = [](auto& network, const auto& row) {
   row("scales", network.scales, {1, kMaxLayers}, kRequired);
   row("output_layers", network.output_layers, {0, kMaxLayers});
@@ -275,7 +277,7 @@ constexpr auto keys_of(const Network&) {
     row("attention", network.attention);
     row("same_length", network.same_length);
     row("attention_window", network.attention_window, {0, kMaxLength});
-    row("attention_dilation", network.attention_dilation, {1, kMaxLength});
+    row("attention_dilation", network.attention_dilation, kDilations);
     row("query_only_pooling", network.query_only_pooling);
     row("learned_join", network.learned_join);
     row("scale_widths", network.scale_widths, {1, kMaxWidth});

@@ -134,8 +134,16 @@ at::Tensor Model::loss(const at::Tensor& states, const at::Tensor& targets, doub
 ModelPrecision::ModelPrecision(const Model& model, machine::Precision precision)
     : autocast_(model.options().device(), precision) {
   const at::Tensor& weights = model.weights().flat.all;
-  if (machine::uses_kernels(weights) && weights.scalar_type() == at::kFloat &&
-      precision == machine::Precision::kBfloat16) {
+  const bool on_cpu = machine::uses_kernels(weights);
+  const bool needs_gpu =
+      precision == machine::Precision::kTf32 || precision == machine::Precision::kFloat16;
+  if (precision == machine::Precision::kAuto || (on_cpu && needs_gpu)) {
+    throw ConfigError("precision",
+                      fmt::format("is {}, but {}", to_text(precision),
+                                  needs_gpu ? "the CPU supports float32 and bfloat16"
+                                            : "set_up_precision() has to choose one first"));
+  }
+  if (on_cpu && weights.scalar_type() == at::kFloat && precision == machine::Precision::kBfloat16) {
     rounded_.emplace(weights);
   }
 }

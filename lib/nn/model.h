@@ -82,7 +82,8 @@ class Model {
 // in this thread and in the pieces into which this thread divides its work (machine/threads.h). For
 // bfloat16 on the CPU, the parameters get a rounded copy (kernels/product.h), so they must not
 // change before the object's end. On other devices LibTorch's autocast rounds. A model has at
-// most one such object at a time.
+// most one such object at a time. Throws ConfigError for kAuto, and on the CPU for a precision that
+// only a GPU has. machine::set_up_precision() sets up tf32, and says what the device has.
 class ModelPrecision {
  public:
   ModelPrecision(const Model& model, machine::Precision precision);

@@ -132,6 +132,10 @@ at::Tensor ModelAtLengths::forward_stream(const at::Tensor& tokens, Memory& memo
 at::Tensor ModelAtLengths::forward_next(const at::Tensor& tokens, DecodeState& decoding,
                                         bool batch_invariant) const {
   const at::NoGradGuard no_gradient;
+  if (tokens.dim() != 2 || tokens.size(0) != decoding.batch() || tokens.size(1) < 1) {
+    throw ConfigError("tokens", fmt::format("expected {} x 1 or more for these streams, found {}",
+                                            decoding.batch(), fmt::join(tokens.sizes(), " x ")));
+  }
   std::optional<kernels::BatchInvariant> apart;
   if (batch_invariant) apart.emplace();
   const StepOptions options;

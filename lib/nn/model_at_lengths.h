@@ -77,7 +77,8 @@ class ModelAtLengths {
   // Computes forward() without dropout and gradient for the next tokens [batch, count] of the
   // streams in `decoding`. Inside a segment, nothing is computed again for earlier tokens. Returns
   // states [batch, count, d_model]. On the CPU the bits of a stream's states do not depend on the
-  // other streams if `batch_invariant` is true; otherwise large batches are faster.
+  // other streams if `batch_invariant` is true; otherwise large batches are faster. Throws
+  // ConfigError for tokens of another shape, or without a token.
   at::Tensor forward_next(const at::Tensor& tokens, DecodeState& decoding,
                           bool batch_invariant = true) const;
 

@@ -221,7 +221,15 @@ Json MultiReader::unknown_keys() const {
   return agreed;
 }
 
+// Throws std::out_of_range unless 0 <= begin <= end <= all.
+static void require_inside(TokenRange range, std::int64_t all) {
+  if (range.begin < 0 || range.end < range.begin || range.end > all) {
+    throw std::out_of_range(fmt::format("{}:{} of {}", range.begin, range.end, all));
+  }
+}
+
 TokenRange MultiReader::tokens_of_documents(TokenRange documents) const {
+  require_inside(documents, documents_);
   TokenRange tokens{tokens_, tokens_};
   std::int64_t document = 0;
   for (std::size_t i = 0; i < readers_.size() && document <= documents.end; ++i) {
@@ -253,6 +261,7 @@ void MultiReader::for_each_document(const std::function<void(std::int64_t tokens
 }
 
 void MultiReader::copy(TokenRange range, int threads, TokenSink& sink, const TokensDone& done) {
+  require_inside(range, tokens_);
   std::int64_t before = 0;  // tokens of the previous folders
   for (TokenReader& reader : readers_) {
     const std::int64_t begin = std::max(range.begin, before) - before;

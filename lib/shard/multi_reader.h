@@ -55,7 +55,7 @@ class MultiReader {
   Json unknown_keys() const;
 
   // Returns the range of tokens that a range of documents has. Reads the document starts up to the
-  // end of this range.
+  // end of this range. Throws std::out_of_range for documents outside the data.
   TokenRange tokens_of_documents(TokenRange documents) const;
   // Calls use(tokens) with the number of tokens of each document, in order. Reads the starts of the
   // documents piece by piece, to save memory.
@@ -76,7 +76,7 @@ class MultiReader {
 
   // Sends the tokens and the document starts of a range to `sink`, while `threads` threads decode
   // the following frames. A document begins at the first token of each folder. Does not call
-  // finish() of the sink.
+  // finish() of the sink. Throws std::out_of_range outside the data.
   void copy(TokenRange range, int threads, TokenSink& sink, const TokensDone& done);
 
  private:

@@ -2,6 +2,7 @@
 
 #include "train/streams.h"
 
+#include "base/json.h"
 #include "shard/document_starts.h"
 
 namespace ql::train {
@@ -25,8 +26,10 @@ Streams::Streams(shard::MultiReader& reader, std::int64_t batch, std::int64_t se
     : reader_(reader),
       batch_(batch),
       segment_(segment),
-      row_tokens_(reader.tokens() / batch),
+      row_tokens_(reader.tokens() / std::max<std::int64_t>(1, batch)),
       own_(own.value_or(machine::RowRange{0, batch})) {
+  check_range("streams", "batch", batch, {1});
+  check_range("streams", "segment", segment, {1});
   if (row_tokens_ < segment + 1) {
     const std::int64_t largest = reader.tokens() / (segment + 1);
     throw Error(reader.name(),

@@ -29,8 +29,9 @@ class Streams {
  public:
   // `reader` must outlive the streams, and nothing else may read from it, because the thread does.
   // read() and document_offsets(step) return only the rows `own` (machine::ProcessGroup::share_of),
-  // or all rows if `own` is absent. Throws Error if the data is too short for one step; the error
-  // names the largest possible batch, if any.
+  // or all rows if `own` is absent. Throws ConfigError if `batch` or `segment` is below 1, and
+  // Error if the data is too short for one step; the error names the largest possible batch, if
+  // any.
   Streams(shard::MultiReader& reader, std::int64_t batch, std::int64_t segment,
           const std::optional<machine::RowRange>& own = std::nullopt);
   ~Streams();
@@ -38,6 +39,7 @@ class Streams {
 
   std::int64_t batch() const { return batch_; }
   std::int64_t segment() const { return segment_; }
+  const machine::RowRange& rows() const { return own_; }   // the rows that are read
   std::int64_t row_tokens() const { return row_tokens_; }  // L
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   // From now on step `step` reads segment `cursor`, step `step` + 1 the next segment, and so on.

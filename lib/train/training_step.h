@@ -201,8 +201,10 @@ class TrainedNetwork {
   ~TrainedNetwork();
 
   // Runs step number `step` (from 0) of the training run: forward, backward, clip, update. At the
-  // start of an epoch the memory is zeros. Returns the loss of the step, or no step's if steps are
-  // enqueued: then finish() returns the losses, and throws Diverged in the place of step().
+  // start of an epoch the memory is zeros. `streams` must read this process's rows of the
+  // configuration's batch, in segments of the network, or this throws ConfigError. Returns the loss
+  // of the step, or no step's if steps are enqueued: then finish() returns the losses, and throws
+  // Diverged in the place of step().
   //
   // Throws Diverged if the loss of a step is not finite or above set_largest_loss(), or if its
   // gradient is not finite at a loss scale of 1. Weights and moments are then those before that

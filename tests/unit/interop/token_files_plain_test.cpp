@@ -93,6 +93,9 @@ TEST_CASE("make_token_writer: read_raw_ids() reads the ids back, across buffers"
     REQUIRE(read.size() == 1);
     CHECK(all_ids(read) == all_ids(documents));
   }
+  std::string bytes;
+  CHECK_THROWS_AS(make_token_writer("text", into(bytes), {vocabulary_of(1000), "", {}}),
+                  UsageError);
 }
 
 TEST_CASE("read_raw_ids: cut ids, ids outside the vocabulary and too wide ids are refused") {

@@ -463,6 +463,12 @@ TEST_CASE("export_tokens: replaces nothing, and refuses ids that do not fit") {
   overwrite(scratch / "file", "");
   CHECK(contains(exported(scratch / "data", scratch / "file", Format::kLlmc),
                  "exists and is not a folder"));
+  for (const std::int64_t file_tokens : {std::int64_t{0}, std::int64_t{1} << 31}) {
+    shard::MultiReader data({(scratch / "data").string()});
+    ExportOptions options;
+    options.file_tokens = file_tokens;
+    CHECK_THROWS_AS(export_tokens(data, scratch / "n", options, [](std::int64_t) {}), ConfigError);
+  }
   // Damage that is found during the export leaves no files.
   overwrite(scratch / "data" / "shard-00000.zst", "");
   CHECK_FALSE(exported(scratch / "data", scratch / "n", Format::kLlmc).empty());

@@ -178,6 +178,14 @@ TEST_CASE("ModelPrecision: rounds products, and only while it lives") {
   }
 }
 
+TEST_CASE("ModelPrecision: a precision that the CPU does not have is refused") {
+  const nn::Model model(one_of(net::Architecture::kTransformerXl), at::kFloat);
+  for (const Precision precision : {Precision::kTf32, Precision::kFloat16, Precision::kAuto}) {
+    CHECK_THROWS_WITH_AS(nn::ModelPrecision(model, precision),
+                         doctest::Contains(to_text(precision).c_str()), ConfigError);
+  }
+}
+
 TEST_CASE("StepOptions: document_offsets as a tensor forget the same states") {
   const nn::MemoryCover covers[] = {{1, 0, 4, 1}, {2, 0, 3, 1}, {2, 6, 1, 1}, {3, 5, 2, 2}};
   const std::vector<std::int64_t> document_offsets = {0, 1, 2,  3,  4,  5,  6,

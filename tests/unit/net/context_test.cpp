@@ -120,3 +120,13 @@ TEST_CASE("paper_context: refused where queries see few keys; exact lengths are 
   CHECK(exact.minimum == 88);
   CHECK(exact.maximum == 88);
 }
+
+TEST_CASE("exact_context: a dilation below 1 is refused") {
+  Network network = xl(8);
+  network.attention_window = 4;
+  for (const std::int64_t dilation : {0, -1}) {
+    network.attention_dilation = {1, dilation};
+    CHECK_THROWS_WITH_AS(exact_context(network, {4, 12, 0}),
+                         doctest::Contains("an item of attention_dilation"), ql::ConfigError);
+  }
+}

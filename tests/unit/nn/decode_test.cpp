@@ -63,6 +63,18 @@ TEST_CASE("forward_next: computes token by token what the network computes segme
   }
 }
 
+TEST_CASE("forward_next: tokens that do not fit the streams are refused") {
+  const nn::Model model = random_model(drawn_networks(11, 1, 1).front(), 1);
+  const nn::ModelAtLengths at_lengths(model, model.network().lengths);
+  nn::DecodeState decoding = begin(at_lengths, 2);
+  for (const auto& [streams, count] :
+       {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 1}, {2, 0}}) {
+    const at::Tensor tokens = at::zeros({streams, count}, at::kLong);
+    CHECK_THROWS_AS(at_lengths.forward_next(tokens, decoding), ConfigError);
+  }
+  CHECK_THROWS_AS(at_lengths.forward_next(at::zeros({2}, at::kLong), decoding), ConfigError);
+}
+
 TEST_CASE("DecodeState: continues from the memory of complete segments, and leaves the same") {
   const at::NoGradGuard no_gradient;
   std::uint64_t seed = 0;

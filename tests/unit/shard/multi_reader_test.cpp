@@ -82,6 +82,14 @@ TEST_CASE("MultiReader::copy: every range over several folders equals that of a 
             Documents(all.begin() + begin, all.begin() + end));
     }
   }
+  for (const auto& [begin, end] :
+       {std::pair<std::int64_t, std::int64_t>{-1, 1}, {2, 1}, {0, 33}, {33, 33}}) {
+    CHECK_THROWS_AS(copied(data, {begin, end}), std::out_of_range);
+  }
+  for (const auto& [begin, end] :
+       {std::pair<std::int64_t, std::int64_t>{-1, 1}, {2, 1}, {0, documents + 1}}) {
+    CHECK_THROWS_AS(data.tokens_of_documents({begin, end}), std::out_of_range);
+  }
 }
 
 TEST_CASE("MultiReader::read: cursors read across folders, at every place") {

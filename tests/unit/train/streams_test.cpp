@@ -195,6 +195,8 @@ TEST_CASE("Streams: too little data names the largest batch") {
   CHECK(said(10, 9).empty());
   CHECK(said(1, 100).find("shorter segment") != std::string::npos);
   CHECK(said(1, 99).empty());
+  CHECK(said(0, 9) == "streams: batch is 0, must be at least 1");
+  CHECK(said(2, -1) == "streams: segment is -1, must be at least 1");
 }
 
 }  // namespace ql::train

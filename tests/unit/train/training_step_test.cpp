@@ -46,6 +46,21 @@ TEST_CASE("TrainedNetwork: a tiny network learns a repeating sentence") {
   }
 }
 
+TEST_CASE("TrainedNetwork: streams of another batch or segment are refused") {
+  const test::ScratchFolder scratch;
+  test::pack(scratch / "data", test::scrambled(60, 23), 23);
+  shard::MultiReader reader({(scratch / "data").string()});
+  const TrainingConfig config = test::tiny_config();
+  TrainedNetwork learner(test::tiny_xl(), config);
+  const std::int64_t segment = learner.model().network().lengths.segment;
+  Streams other_batch(reader, config.batch + 1, segment), other_segment(reader, config.batch, 1),
+      part(reader, config.batch, segment, machine::RowRange{0, 1});
+  for (Streams* streams : {&other_batch, &other_segment, &part}) {
+    CHECK_THROWS_WITH_AS(learner.step(*streams, 0, 0.01), doctest::Contains("expected"),
+                         ConfigError);
+  }
+}
+
 TEST_CASE("TrainedNetwork: an epoch starts with an empty memory") {
   const test::ScratchFolder scratch;
   test::pack(scratch / "data", test::scrambled(60, 23), 23);
