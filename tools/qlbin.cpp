@@ -239,6 +239,7 @@ TokenRange chosen_range(const Options& options, const MultiReader& data) {
 
 void cat(const Options& options) {
   const std::string format = options.text("output");
+  refuse_to_replace(options.text("output-file"), options.positional());
   OutputStream out(options.text("output-file"), format != "ids");
   MultiReader data(options.positional());
   const TokenRange range = chosen_range(options, data);

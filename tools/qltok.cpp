@@ -2,12 +2,15 @@
 // qltok(1).
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/file_kind.h"
 #include "base/log.h"
 #include "base/provenance.h"
 #include "base/stream.h"
@@ -73,6 +76,23 @@ static void report_missing_specials(const Vocabulary& vocabulary, const Vocabula
   }
 }
 
+// Opens the file of "vocab -o". Throws Error if it would replace a file that is not a vocabulary, as
+// where the shell completes "-o *.txt", or UsageError if it is one of `inputs`.
+static OutputStream vocabulary_output(const Options& options,
+                                      const std::vector<std::string>& inputs) {
+  const std::string path = options.text("output");
+  refuse_to_replace(path, inputs);
+  std::error_code absent;
+  if (path != "-" && std::filesystem::is_regular_file(path, absent)) {
+    const std::string head = RandomAccessFile(path).head();
+    if (!head.empty() && file_kind(head) != FileKind::kOwnJson) {
+      throw Error(path, "exists and is not a vocabulary, so it is not replaced",
+                  "give another name, or remove the file");
+    }
+  }
+  return OutputStream(path, false);
+}
+
 static void import_vocabulary(const Options& options) {
   // These options are for counting text or merging counts, but --import does neither.
   options.refuse({"min-count", "max-size", "character-coverage", "invalid", "raw", "threads",
@@ -94,7 +114,7 @@ static void import_vocabulary(const Options& options) {
   if (options.has("id-offset")) {
     rules.id_offset = static_cast<std::uint32_t>(options.integer("id-offset"));
   }
-  OutputStream out(options.text("output"), false);
+  OutputStream out = vocabulary_output(options, {path});
   std::vector<std::string> notes;
   const Vocabulary vocabulary = import_vocabulary(read_vocabulary_file(path, true), rules,
                                                   path == "-" ? "standard input" : path, &notes);
@@ -138,10 +158,10 @@ static void make_vocabulary(const Options& options) {
                    "--{} does not go with --counts", "leave it out: no text is read");
   }
 
-  // The output is opened first, so that a missing folder is reported before text is counted, which
-  // takes long.
-  OutputStream out(options.text("output"), false);
   const std::vector<std::string> names = input_names(options);
+  // The output is opened before text is counted, which takes long, so that a missing folder is
+  // reported at once.
+  OutputStream out = vocabulary_output(options, names);
   if (parts && names.empty()) {
     throw UsageError("--counts", "no FILE is given",
                      "give vocabularies of the parts of a text, or lists of counts");
@@ -190,16 +210,17 @@ static void report(const EncodeTotals& totals, const Vocabulary& vocabulary) {
 }
 
 static void encode(const Options& options) {
-  const std::string format = options.text("output");
+  const std::string format = options.text("output"), path = options.text("vocab");
+  const std::vector<std::string> names = input_names(options);
+  refuse_to_replace(options.text("output-file"), names);
+  refuse_to_replace(options.text("output-file"), {path});
   OutputStream out(options.text("output-file"), format == "stream");
-  const std::string path = options.text("vocab");
   StreamHeader header;
   header.vocabulary_text = read_vocabulary_file(path);
   const Vocabulary vocabulary = parse_vocabulary(header.vocabulary_text, path);
   const EncodeOptions rules = encode_options(options, vocabulary);
   const Encoder encoder(vocabulary, rules);
   header.vocabulary = vocabulary.info();
-  const std::vector<std::string> names = input_names(options);
   header.provenance = provenance(configuration(options, names));
   std::unique_ptr<TokenSink> sink;
   if (format == "pieces") {
@@ -216,6 +237,14 @@ static void encode(const Options& options) {
   sink->finish(totals.counts);
   out.close();
   report(totals, vocabulary);
+  if (rules.documents.is_expression() && totals.documents == 1 && totals.counts.lines > 1) {
+    const std::string rule = options.text("document");
+    const std::string name = nearest(rule, {"blank", "file", "line", "none"});
+    log_warning(
+        "--document {}: no line but the first contains this expression, so all text is one "
+        "document{}",
+        in_quotes(rule), name.empty() ? "" : fmt::format("; did you mean {}?", name));
+  }
 }
 
 static DecodeOptions decode_options(const Options& options, const Vocabulary& vocabulary) {
@@ -254,7 +283,10 @@ static Vocabulary stream_vocabulary(const Options& options, const StreamHeader& 
 }
 
 static void decode(const Options& options) {
-  InputFile input(options.positional().empty() ? "-" : options.positional().front());
+  const std::string name = options.positional().empty() ? "-" : options.positional().front();
+  refuse_to_replace(options.text("output-file"),
+                    {name, options.has("vocab") ? options.text("vocab") : name});
+  InputFile input(name);
   OutputStream out(options.text("output-file"), false);
   const auto write = [&out](std::string_view text) { out.write(text); };
   if (options.text("input") == "ids") {
@@ -280,8 +312,9 @@ static void decode(const Options& options) {
 
 // Writes a line for each token. Tokens of type piece are escaped in the vocabulary's file already.
 static void print_tokens(const Options& options) {
-  OutputStream out(options.text("output-file"), false);
   const std::string& path = options.positional().front();
+  refuse_to_replace(options.text("output-file"), {path});
+  OutputStream out(options.text("output-file"), false);
   const Vocabulary vocabulary = parse_vocabulary(read_vocabulary_file(path), path);
   const bool is_escaped = vocabulary.type() == TokenType::kPiece;
   for (TokenId id = 0; id < vocabulary.size(); ++id) {

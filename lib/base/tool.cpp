@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <system_error>
@@ -76,6 +77,18 @@ Option files_from_option() {
 static void refuse_second_standard_input(const std::vector<std::string>& names) {
   if (std::count(names.begin(), names.end(), "-") > 1) {
     throw UsageError("-", "standard input can be read only once", "name it once");
+  }
+}
+
+void refuse_to_replace(const std::string& output, const std::vector<std::string>& inputs) {
+  std::error_code absent;
+  if (!std::filesystem::is_regular_file(output, absent)) return;
+  for (const std::string& input : inputs) {
+    if (std::filesystem::equivalent(input, output, absent) ||
+        std::filesystem::equivalent(input, folder_of(output), absent)) {
+      throw UsageError("-o", printable(output) + " is read, and would be replaced",
+                       "give another name");
+    }
   }
 }
 

@@ -34,6 +34,10 @@ Option files_from_option();
 // once: the list may be standard input.
 std::vector<std::string> input_names(const Options& options);
 
+// Throws UsageError if the file `output` of -o exists, and is one of `inputs` or in a folder that
+// is: it would replace what is read.
+void refuse_to_replace(const std::string& output, const std::vector<std::string>& inputs);
+
 // columns_option() makes --columns. table_of() makes the table on standard output that --columns
 // asks for; the completion offers `names`. On a terminal, without --columns, the columns `first`
 // come before the others. The tool must have an option --format. If its value is not "tsv",

@@ -295,6 +295,9 @@ class TextIdReader {
     check_for_stop();
     end_number();
     write();
+    if (empty_lines_ > 0) {
+      log_info("{}: {} without ids, which begin no document", name_, counted(empty_lines_, "line"));
+    }
   }
 
  private:
@@ -317,6 +320,7 @@ class TextIdReader {
       end_number();
       write();
       ++line_;
+      if (document_begins_) ++empty_lines_;
       document_begins_ = true;
     } else {
       const auto byte = static_cast<unsigned char>(letter);
@@ -361,7 +365,7 @@ class TextIdReader {
   shard::TokenSink& sink_;
   const char* outside_remedy_;
   std::vector<shard::TokenId> ids_;
-  std::int64_t line_ = 1, number_ = 0, tokens_ = 0;
+  std::int64_t line_ = 1, number_ = 0, tokens_ = 0, empty_lines_ = 0;
   bool in_number_ = false, document_begins_ = true;
   std::string long_number_;  // the digits of a number that number_ cannot hold
 };

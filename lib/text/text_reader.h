@@ -83,6 +83,7 @@ class DocumentRule {
   explicit DocumentRule(const std::string& rule);
 
   bool at_files() const { return kind_ == Kind::kFile; }
+  bool is_expression() const { return kind_ == Kind::kPattern; }
   // Returns true when a document begins at the line. `line` is the complete line, or a beginning of
   // it with more than kLineHead bytes. The caller must remove a byte order mark. `blanks` decides
   // which lines are blank. Several threads may call this function at once.

@@ -143,8 +143,8 @@ std::int64_t select(std::vector<TokenCount>& counts, const VocabularyRules& rule
   if (kept == 0 && !counts.empty()) {
     throw UsageError(
         "--min-count",
-        fmt::format("leaves no token of the text: '{}', the most frequent one, occurs {}",
-                    printable(counts.front().token), counted(counts.front().count, "time")),
+        fmt::format("leaves no token of the text: {}, the most frequent one, occurs {}",
+                    in_quotes(counts.front().token), counted(counts.front().count, "time")),
         "give a smaller number");
   }
   std::int64_t dropped = 0;

@@ -116,7 +116,8 @@ void add_word_line(std::string_view line, bool counted, std::uint64_t id,
   if (begin == end || blank) {
     throw FormatError(
         place, "the line has no word",
-        in_place_of_line(id) + ", or import with --type piece if its blanks are a token");
+        counted ? "remove the line"
+                : in_place_of_line(id) + ", or import with --type piece if its blanks are a token");
   }
   content.tokens.emplace_back(begin, end);
   const auto rest_end = std::find_if(rest, line.end(), is_blank);
