@@ -32,8 +32,9 @@ at::Tensor forgotten_states(const MemoryCover& cover, std::int64_t length, const
                                           ? step.document_offset_tensor
                                           : at::tensor(step.document_offsets);
   const at::Tensor first_kept = (length - document_states(cover, document_offsets)).unsqueeze(1);
-  if (!step.document_offset_tensor.defined() && first_kept.max().item<std::int64_t>() <= 0)
+  if (!step.document_offset_tensor.defined() && first_kept.max().item<std::int64_t>() <= 0) {
     return {};
+  }
   return at::arange(length, document_offsets.options()).lt(first_kept).to(device);
 }
 
