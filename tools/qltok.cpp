@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/file_kind.h"
 #include "base/log.h"
 #include "base/provenance.h"
 #include "base/stream.h"
@@ -76,21 +75,32 @@ static void report_missing_specials(const Vocabulary& vocabulary, const Vocabula
   }
 }
 
-// Opens the file of "vocab -o". Throws Error if it would replace a file that is not a vocabulary, as
-// where the shell completes "-o *.txt", or UsageError if it is one of `inputs`.
-static OutputStream vocabulary_output(const Options& options,
-                                      const std::vector<std::string>& inputs) {
-  const std::string path = options.text("output");
-  refuse_to_replace(path, inputs);
+static bool is_vocabulary(const RandomAccessFile& file) {
+  const bool may_be = file.size() > 0 && file.head().front() == '{' &&
+                      file.size() <= static_cast<std::int64_t>(shard::kLargestVocabularyText);
+  return may_be && file.text(file.size()).find("\"ql-vocabulary\"") != std::string::npos;
+}
+
+// Opens the file of "vocab -o". Throws Error if it would replace a file that is not a vocabulary,
+// as where the shell completes "-o *.txt".
+static OutputStream vocabulary_output(const std::string& path) {
   std::error_code absent;
-  if (path != "-" && std::filesystem::is_regular_file(path, absent)) {
-    const std::string head = RandomAccessFile(path).head();
-    if (!head.empty() && file_kind(head) != FileKind::kOwnJson) {
-      throw Error(path, "exists and is not a vocabulary, so it is not replaced",
-                  "give another name, or remove the file");
-    }
+  if (path != "-" && std::filesystem::is_regular_file(path, absent) &&
+      std::filesystem::file_size(path, absent) > 0 && !is_vocabulary(RandomAccessFile(path))) {
+    throw Error(path, "exists and is not a vocabulary, so it is not replaced",
+                "give another name, or remove the file");
   }
   return OutputStream(path, false);
+}
+
+// Returns the names of all files that are read: `names`, and the values of these options.
+static std::vector<std::string> files_read(const Options& options, std::vector<std::string> names,
+                                           const std::vector<std::string>& of_options) {
+  if (names.empty()) names.emplace_back("-");
+  for (const std::string& option : of_options) {
+    if (options.has(option)) names.push_back(options.text(option));
+  }
+  return names;
 }
 
 static void import_vocabulary(const Options& options) {
@@ -114,7 +124,8 @@ static void import_vocabulary(const Options& options) {
   if (options.has("id-offset")) {
     rules.id_offset = static_cast<std::uint32_t>(options.integer("id-offset"));
   }
-  OutputStream out = vocabulary_output(options, {path});
+  OutputStream out = vocabulary_output(options.text("output"));
+  refuse_to_replace(options.text("output"), {path});
   std::vector<std::string> notes;
   const Vocabulary vocabulary = import_vocabulary(read_vocabulary_file(path, true), rules,
                                                   path == "-" ? "standard input" : path, &notes);
@@ -158,10 +169,11 @@ static void make_vocabulary(const Options& options) {
                    "--{} does not go with --counts", "leave it out: no text is read");
   }
 
+  // The output is opened first, so that a missing folder is reported before text is counted, which
+  // takes long.
+  OutputStream out = vocabulary_output(options.text("output"));
   const std::vector<std::string> names = input_names(options);
-  // The output is opened before text is counted, which takes long, so that a missing folder is
-  // reported at once.
-  OutputStream out = vocabulary_output(options, names);
+  refuse_to_replace(options.text("output"), files_read(options, names, {"files-from"}));
   if (parts && names.empty()) {
     throw UsageError("--counts", "no FILE is given",
                      "give vocabularies of the parts of a text, or lists of counts");
@@ -210,17 +222,18 @@ static void report(const EncodeTotals& totals, const Vocabulary& vocabulary) {
 }
 
 static void encode(const Options& options) {
-  const std::string format = options.text("output"), path = options.text("vocab");
-  const std::vector<std::string> names = input_names(options);
-  refuse_to_replace(options.text("output-file"), names);
-  refuse_to_replace(options.text("output-file"), {path});
+  const std::string format = options.text("output");
   OutputStream out(options.text("output-file"), format == "stream");
+  const std::string path = options.text("vocab");
   StreamHeader header;
   header.vocabulary_text = read_vocabulary_file(path);
   const Vocabulary vocabulary = parse_vocabulary(header.vocabulary_text, path);
   const EncodeOptions rules = encode_options(options, vocabulary);
   const Encoder encoder(vocabulary, rules);
   header.vocabulary = vocabulary.info();
+  const std::vector<std::string> names = input_names(options);
+  refuse_to_replace(options.text("output-file"),
+                    files_read(options, names, {"files-from", "vocab"}));
   header.provenance = provenance(configuration(options, names));
   std::unique_ptr<TokenSink> sink;
   if (format == "pieces") {
@@ -237,13 +250,11 @@ static void encode(const Options& options) {
   sink->finish(totals.counts);
   out.close();
   report(totals, vocabulary);
-  if (rules.documents.is_expression() && totals.documents == 1 && totals.counts.lines > 1) {
-    const std::string rule = options.text("document");
-    const std::string name = nearest(rule, {"blank", "file", "line", "none"});
-    log_warning(
-        "--document {}: no line but the first contains this expression, so all text is one "
-        "document{}",
-        in_quotes(rule), name.empty() ? "" : fmt::format("; did you mean {}?", name));
+  const std::string rule = options.text("document");
+  const std::string name = nearest(rule, {"blank", "file", "line", "none"});
+  if (rules.documents.is_expression() && totals.documents == 1 && !name.empty()) {
+    log_warning("--document {} is an expression that begins no second document; did you mean {}?",
+                in_quotes(rule), name);
   }
 }
 
@@ -284,8 +295,7 @@ static Vocabulary stream_vocabulary(const Options& options, const StreamHeader& 
 
 static void decode(const Options& options) {
   const std::string name = options.positional().empty() ? "-" : options.positional().front();
-  refuse_to_replace(options.text("output-file"),
-                    {name, options.has("vocab") ? options.text("vocab") : name});
+  refuse_to_replace(options.text("output-file"), files_read(options, {name}, {"vocab"}));
   InputFile input(name);
   OutputStream out(options.text("output-file"), false);
   const auto write = [&out](std::string_view text) { out.write(text); };

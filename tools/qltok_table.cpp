@@ -49,9 +49,10 @@ static Command vocab_command() {
                     "get placeholders such as <missing:0>. Default: 0. A dict.txt of fairseq has "
                     "the default 4, with the ids 0 to 3 for <s>, <pad>, </s> and <unk>.",
                     "", 0, 1 << 16),
-       required(
-           with_letter('o', make_option("output", OptionType::kFile, "VOCAB",
-                                        "The vocabulary file to write; - is standard output."))),
+       required(with_letter(
+           'o', make_option("output", OptionType::kFile, "VOCAB",
+                            "The vocabulary file to write; - is standard output. "
+                            "Only an older vocabulary, which is not read, is replaced."))),
        make_flag("lowercase",
                  "Lower-case the text by the Unicode rules, here and in every encode with this "
                  "vocabulary."),

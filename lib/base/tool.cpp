@@ -61,10 +61,12 @@ int threads_of(const Options& options) {
 
 Option output_file_option() {
   return with_letter(
-      'o', make_option("output-file", OptionType::kFile, "FILE",
-                       "The file to write; - is standard output. The file gets its name only when "
-                       "it is complete; until then an older file of that name stays.",
-                       "-"));
+      'o',
+      make_option("output-file", OptionType::kFile, "FILE",
+                  "The file to write; - is standard output. The file gets its name only when "
+                  "it is complete; until then an older file of that name stays. A file that is "
+                  "read is not replaced.",
+                  "-"));
 }
 
 Option files_from_option() {
@@ -81,11 +83,17 @@ static void refuse_second_standard_input(const std::vector<std::string>& names) 
 }
 
 void refuse_to_replace(const std::string& output, const std::vector<std::string>& inputs) {
+  struct stat replaced = {}, standard_input = {};
+  if (output == "-" || ::stat(output.c_str(), &replaced) != 0 || !S_ISREG(replaced.st_mode)) return;
   std::error_code absent;
-  if (!std::filesystem::is_regular_file(output, absent)) return;
+  const std::filesystem::path path = std::filesystem::canonical(output, absent);
   for (const std::string& input : inputs) {
-    if (std::filesystem::equivalent(input, output, absent) ||
-        std::filesystem::equivalent(input, folder_of(output), absent)) {
+    // A hard link of an input keeps the input's text.
+    const bool is_same = input == "-" ? ::fstat(STDIN_FILENO, &standard_input) == 0 &&
+                                            standard_input.st_dev == replaced.st_dev &&
+                                            standard_input.st_ino == replaced.st_ino
+                                      : std::filesystem::canonical(input, absent) == path;
+    if (is_same) {
       throw UsageError("-o", printable(output) + " is read, and would be replaced",
                        "give another name");
     }

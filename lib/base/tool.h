@@ -34,8 +34,8 @@ Option files_from_option();
 // once: the list may be standard input.
 std::vector<std::string> input_names(const Options& options);
 
-// Throws UsageError if the file `output` of -o exists, and is one of `inputs` or in a folder that
-// is: it would replace what is read.
+// Throws UsageError if the file `output` of -o, unless it is "-", exists and is one of the files
+// `inputs` ("-" is standard input): it would replace what is read.
 void refuse_to_replace(const std::string& output, const std::vector<std::string>& inputs);
 
 // columns_option() makes --columns. table_of() makes the table on standard output that --columns

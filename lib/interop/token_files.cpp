@@ -296,7 +296,7 @@ class TextIdReader {
     end_number();
     write();
     if (empty_lines_ > 0) {
-      log_info("{}: {} without ids, which begin no document", name_, counted(empty_lines_, "line"));
+      log_info("{}: {} without ids passed over", name_, counted(empty_lines_, "line"));
     }
   }
 

@@ -220,20 +220,36 @@ std::optional<Candidate> last_affordable(const Chain& chain, double operations) 
   return last;
 }
 
-// Returns the plan of the candidate's lengths. With an attention_window, longer memories may add
-// nothing to the context, and then this is the plan of the first lengths that reach as far.
-Plan plan_of(const Candidate& candidate) {
+// Returns the plan of the candidate's lengths, which have the exact `context`. With an
+// attention_window, longer memories may add nothing to the context, and then this is the plan of
+// the first lengths that reach as far. Short memories are tried first, because they take least
+// time.
+Plan plan_of(const Candidate& candidate, ContextLength context) {
   const Network& network = *candidate.chain->network;
-  const auto first = candidate.chain->lengths.begin();
-  auto lengths = first + static_cast<std::ptrdiff_t>(candidate.index);
-  ContextLength context = exact_context(network, *lengths);
+  const std::vector<Lengths>& lengths = candidate.chain->lengths;
+  std::size_t reached = candidate.index;
   if (network.attention_window > 0) {
-    lengths = std::partition_point(first, lengths, [&](const Lengths& shorter) {
-      return exact_context(network, shorter).minimum < context.minimum;
-    });
-    context = exact_context(network, *lengths);
+    const std::int64_t minimum = context.minimum;
+    const auto reaches = [&](std::size_t index) {
+      return exact_context(network, lengths[index]).minimum >= minimum;
+    };
+    std::size_t first = 0, tried = 0;  // all before `first` reach less
+    while (tried < reached && !reaches(tried)) {
+      first = tried + 1;
+      tried = 2 * tried + 1;
+    }
+    reached = std::min(reached, tried);
+    while (first < reached) {
+      const std::size_t middle = (first + reached) / 2;
+      if (reaches(middle)) {
+        reached = middle;
+      } else {
+        first = middle + 1;
+      }
+    }
+    context = exact_context(network, lengths[reached]);
   }
-  return {network, *lengths, context, cost(network, *lengths)};
+  return {network, lengths[reached], context, cost(network, lengths[reached])};
 }
 
 // Resets the settings that the network's architecture does not allow, and always scale_widths.
@@ -326,7 +342,14 @@ std::vector<Plan> longest_plans(const std::vector<Network>& networks, double ope
       return static_cast<double>(plan.context.minimum) > candidate.most_context;
     };
     if (limit == 0 || (longest.size() >= limit && longer(longest[limit - 1]))) break;
-    const Plan plan = plan_of(candidate);
+    const Network& network = *candidate.chain->network;
+    const ContextLength context = exact_context(network, candidate.chain->lengths[candidate.index]);
+    const double least = cost(network, candidate.chain->lengths.front()).training_flops_per_token;
+    const bool is_worse = std::any_of(longest.begin(), longest.end(), [&](const Plan& other) {
+      return other.context.minimum >= context.minimum && training(other) < least;
+    });
+    if (is_worse) continue;
+    const Plan plan = plan_of(candidate, context);
     if (plan.context.minimum < 1) continue;
     longest.push_back(plan);
     std::sort(longest.begin(), longest.end(), [&](const Plan& a, const Plan& b) {

@@ -30,6 +30,10 @@ Streams::Streams(shard::MultiReader& reader, std::int64_t batch, std::int64_t se
       own_(own.value_or(machine::RowRange{0, batch})) {
   check_range("streams", "batch", batch, {1});
   check_range("streams", "segment", segment, {1});
+  if (own_.first < 0 || own_.count < 0 || own_.first + own_.count > batch) {
+    throw ConfigError("streams", fmt::format("{} rows from row {} on are outside the batch {}",
+                                             own_.count, own_.first, batch));
+  }
   if (row_tokens_ < segment + 1) {
     const std::int64_t largest = reader.tokens() / (segment + 1);
     throw Error(reader.name(),

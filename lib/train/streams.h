@@ -29,9 +29,9 @@ class Streams {
  public:
   // `reader` must outlive the streams, and nothing else may read from it, because the thread does.
   // read() and document_offsets(step) return only the rows `own` (machine::ProcessGroup::share_of),
-  // or all rows if `own` is absent. Throws ConfigError if `batch` or `segment` is below 1, and
-  // Error if the data is too short for one step; the error names the largest possible batch, if
-  // any.
+  // or all rows if `own` is absent. Throws ConfigError if `batch` or `segment` is below 1 or `own`
+  // is outside the batch, and Error if the data is too short for one step; the error names the
+  // largest possible batch, if any.
   Streams(shard::MultiReader& reader, std::int64_t batch, std::int64_t segment,
           const std::optional<machine::RowRange>& own = std::nullopt);
   ~Streams();

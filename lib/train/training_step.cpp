@@ -327,21 +327,24 @@ void TrainedNetwork::fill_input(Streams& streams, std::int64_t step, double lear
   // The last upload ends before `host_` is overwritten.
   if (cuda_) cuda_->wait_for_upload();
 #endif
-  const std::int64_t segment = model_.network().lengths.segment, rows = step_.rows().count;
+  const std::int64_t segment = model_.network().lengths.segment;
+  const machine::RowRange& rows = step_.rows();
   if (streams.segment() != segment || streams.batch() != config_.batch ||
-      streams.rows().count != rows) {
-    throw ConfigError("streams",
-                      fmt::format("have the batch {}, {} rows of which are read, and the "
-                                  "segment {}; expected {}, {} and {}",
-                                  streams.batch(), streams.rows().count, streams.segment(),
-                                  config_.batch, rows, segment));
+      streams.rows().first != rows.first || streams.rows().count != rows.count) {
+    throw ConfigError(
+        "streams",
+        fmt::format("read the segment {}, and of the batch {} the rows {} to {}; expected {}, {}, "
+                    "{} and {}",
+                    streams.segment(), streams.batch(), streams.rows().first,
+                    streams.rows().first + streams.rows().count - 1, segment, config_.batch,
+                    rows.first, rows.first + rows.count - 1));
   }
   auto* ids = host_.ids.data_ptr<std::int64_t>();
   if (model_.network().reset_memory_at_documents) {
     // document_offsets() comes first: after read() it would wait for the reading ahead that read()
     // begins.
     const std::vector<std::int64_t> document_offsets = streams.document_offsets(step);
-    std::copy(document_offsets.begin(), document_offsets.end(), ids + rows * (segment + 1));
+    std::copy(document_offsets.begin(), document_offsets.end(), ids + rows.count * (segment + 1));
   }
   streams.read(step, ids);
   const nn::StepOptions options = step_options(config_, step, step_.rows().first);
