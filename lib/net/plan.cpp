@@ -208,7 +208,7 @@ struct Candidate {
 };
 
 // Returns the last lengths of `chain` that need at most `operations` and have a most_context() of
-// at most kMaxPlannedContext. No earlier ones have a longer context.
+// at most kMaxPlannedContext. Without an attention_window no earlier ones have a longer context.
 std::optional<Candidate> last_affordable(const Chain& chain, double operations) {
   std::optional<Candidate> last;
   for (std::size_t i = 0; i < chain.lengths.size(); ++i) {

@@ -60,10 +60,10 @@ void AttentionMap::add(std::int64_t layer, const at::Tensor& probabilities,
                   .cpu()
                   .flip(1));
     for (std::int64_t distance = 0; distance < seen; ++distance) {
-      const auto at = static_cast<std::size_t>(distance);
+      const auto slot = static_cast<std::size_t>(distance);
       const auto queries = static_cast<std::int64_t>(rows.size());
-      counts_[index][at] += queries;
-      token_sums_[index][at] += queries * tokens_to(inputs_[index], query, distance);
+      counts_[index][slot] += queries;
+      token_sums_[index][slot] += queries * tokens_to(inputs_[index], query, distance);
     }
   }
 }

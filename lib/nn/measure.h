@@ -45,10 +45,10 @@ class AttentionMap {
   std::vector<Distance> distances() const;
 
  private:
-  std::vector<net::Stage> inputs_;  // of each layer
   // Returns the tokens from a query of the segment to the key at a distance.
   std::int64_t tokens_to(const net::Stage& input, std::int64_t query, std::int64_t states) const;
 
+  std::vector<net::Stage> inputs_;  // of each layer
   std::int64_t rate_, segment_;
   // For each layer, sums_ has summed probabilities [n_head, window], and the other two have the
   // number of queries and their tokens [window]. The last index is the distance.
