@@ -76,7 +76,7 @@ static void report_missing_specials(const Vocabulary& vocabulary, const Vocabula
 }
 
 static bool is_vocabulary(const RandomAccessFile& file) {
-  const bool may_be = file.size() > 0 && file.head().front() == '{' &&
+  const bool may_be = file.head().substr(0, 1) == "{" &&
                       file.size() <= static_cast<std::int64_t>(shard::kLargestVocabularyText);
   return may_be && file.text(file.size()).find("\"ql-vocabulary\"") != std::string::npos;
 }
@@ -256,9 +256,10 @@ static void encode(const Options& options) {
   sink->finish(totals.counts);
   out.close();
   report(totals, vocabulary);
-  const std::string rule = options.text("document");
-  const std::string name = nearest(rule, {"blank", "file", "line", "none"});
-  if (rules.documents.is_expression() && totals.documents == 1 && !name.empty()) {
+  if (rules.documents.is_expression() && totals.documents == 1) {
+    const std::string rule = options.text("document");
+    const std::string name = nearest(rule, {"blank", "file", "line", "none"});
+    if (name.empty()) return;
     log_warning("--document {} is an expression that begins no second document; did you mean {}?",
                 in_quotes(rule), name);
   }

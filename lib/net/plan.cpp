@@ -247,7 +247,7 @@ Plan plan_of(const Candidate& candidate, ContextLength context) {
         first = middle + 1;
       }
     }
-    context = exact_context(network, lengths[reached]);
+    if (reached < candidate.index) context = exact_context(network, lengths[reached]);
   }
   return {network, lengths[reached], context, cost(network, lengths[reached])};
 }
