@@ -115,8 +115,8 @@ bool has_plain_streams(const at::Tensor& part) {
 bool pays_to_round(const AttentionInput& input) {
   const bool fast =
       QL_NATIVE_PAIRS != 0 || machine::bfloat16_products() == machine::Bfloat16Products::kEmulated;
-  return fast && input.window() > attention::kShortWindow &&
-         input.queries.size(1) >= kMostTileRows && !BatchInvariant::live();
+  return fast && input.window() > kShortWindow && input.queries.size(1) >= kMostTileRows &&
+         !BatchInvariant::live();
 }
 
 }  // namespace
@@ -161,6 +161,9 @@ at::Tensor relative_attention(const AttentionInput& input) {
   if (!machine::uses_kernels(input.queries)) return attention_of_operations(input);
   AttentionInput plain = input;
   plain.rounds = input.rounds && pays_to_round(input);
+  if (input.window() > kShortWindow) {
+    for (at::Tensor& part : plain.keys_values) part = part.to(input.queries.scalar_type());
+  }
   plain.queries = input.queries.contiguous();
   plain.positions = contiguous(input.positions);
   plain.content_bias = contiguous(input.content_bias);
@@ -219,7 +222,8 @@ at::Tensor attention_of_operations(const AttentionInput& input) {
 }
 
 at::Tensor attention_probabilities(const AttentionInput& input) {
-  return probabilities_of(input, join(input.keys_values).select(2, 0));
+  return probabilities_of(input,
+                          join(input.keys_values).select(2, 0).to(input.queries.scalar_type()));
 }
 
 at::Tensor attention_usage(const AttentionInput& input) {

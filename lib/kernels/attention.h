@@ -13,8 +13,12 @@
 
 namespace ql::kernels {
 
+// A window of at most this many states is short. Moving its keys and values between memory and a
+// core takes more time than computing with them.
+inline constexpr std::int64_t kShortWindow = 64;
+
 // Holds the input of attention; H = n_head. All tensors except the masks have one dtype, and all
-// are on one device.
+// are on one device. Keys and values may be bfloat16 while the other tensors are float32.
 struct AttentionInput {
   at::Tensor queries;  // [batch, segment, H, d_head]
   // These are the parts of the window, oldest first. Each part is [batch, length, 2, H, d_head]:

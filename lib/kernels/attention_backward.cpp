@@ -16,12 +16,13 @@ namespace {
 // the result does not depend on the number of threads.
 constexpr std::int64_t kGroup = 8;
 
-// Points to gradients. `queries` and `keys_values` have the shapes of the input. `positions`
-// [window, width] and the biases [width] belong to one head; they are summed over some of the
-// streams.
+// Points to gradients. `queries` and `keys_values` have the shapes of the input; if keys and values
+// are rounded, their gradients are at `rounded` in the place of `keys_values`. `positions` [window,
+// width] and the biases [width] belong to one head; they are summed over some of the streams.
 template <typename Real>
 struct GradientView {
   Real *queries, *keys_values;
+  Bfloat16Bits* rounded;
   Real *positions, *content_bias, *position_bias;
 };
 
@@ -58,10 +59,13 @@ class Backward {
 
   void run(std::int64_t stream, std::int64_t head, std::int64_t part,
            const GradientView<Real>& out) {
-    Real* const window =
-        out.keys_values + stream * view_.window * 2 * view_.row() + head * view_.width;
-    if (view_.window <= kShortWindow) {
-      prefetch<true>(window, 2 * view_.window, view_.row(), view_.width);
+    const std::int64_t states = 2 * view_.window, row = view_.row(), width = view_.width;
+    const std::int64_t at = stream * states * row + head * width;
+    Real* const window = view_.widens ? window_.begin() : out.keys_values + at;
+    if (view_.widens) {
+      prefetch<true>(out.rounded + at, states, row, width);
+    } else if (view_.window <= kShortWindow) {
+      prefetch<true>(window, states, row, width);
     }
     // If the dilation exceeds the segment length, some keys are not seen by any query. This loop
     // sets the gradients of these keys, and of their values, to 0.
@@ -89,6 +93,12 @@ class Backward {
         finish_queries(problem, begin, count, out);
       });
     }
+    if constexpr (std::is_same_v<Real, float>) {
+      if (view_.widens) {
+        copy_rows_in(version_, static_cast<const Real*>(window), width, states, width,
+                     out.rounded + at, row);
+      }
+    }
   }
 
  private:
@@ -115,8 +125,8 @@ class Backward {
 
   // Returns the gradients of every step-th key of a window, beginning with `first`.
   KeyGradients rows_of(Real* window, std::int64_t first, std::int64_t step) const {
-    Real* const keys = window + first * 2 * view_.row();
-    return {keys, keys + view_.row(), step * 2 * view_.row()};
+    Real* const keys = window + first * 2 * view_.pitch();
+    return {keys, keys + view_.pitch(), step * 2 * view_.pitch()};
   }
 
   // Clears the gradients of the keys and values from `key` up to `end`.
@@ -173,7 +183,7 @@ class Backward {
     scores_.start_keys(keys);
     const std::int64_t count = keys.end - keys.begin;
     const Panels<Element> rows = scores_.pack_keys(problem, 0, keys_.begin());
-    operands().pack_columns({scores_.key_rows(), count, view_.width, nullptr, view_.row()},
+    operands().pack_columns({scores_.key_rows(), count, view_.width, nullptr, view_.pitch()},
                             value_columns_.begin());
     const KeyGradients result = of_keys.from(keys.begin);
     KeyGradients target = result;
@@ -379,6 +389,7 @@ class Backward {
   Buffer<Element> value_columns_{sizes_.columns}, keys_{sizes_.keys};
   Buffer<Element> sums_{sizes_.rows}, content_{sizes_.rows}, position_{sizes_.rows};
   Buffer<Real> of_keys_{sizes_.keys}, of_values_{sizes_.keys};
+  Buffer<Real> window_{view_.widens ? view_.window * 2 * view_.width : 0};
   Buffer<Real> content_gradient_{sizes_.rows}, position_gradient_{sizes_.rows};
   Buffer<Real> means_{view_.segment}, gradients_{sizes_.tile, kTileMargin};
   // These are for products of bfloat16.
@@ -401,7 +412,8 @@ AttentionGradients backward(const AttentionInput& input, const AttentionResult& 
   gradients.queries = at::empty(input.queries.sizes(), options);
   // Every part of the queries has its own gradients of keys and values, which are then added up.
   const at::Tensor keys_values =
-      at::empty({parts, view.batch, view.window, 2, view.heads, view.width}, options);
+      at::empty({parts, view.batch, view.window, 2, view.heads, view.width},
+                input.keys_values.front().options());
   // For every part, group and head, there are rows for the gradients of positions, content bias and
   // position bias.
   const std::int64_t rows = view.window + 2;
@@ -415,7 +427,8 @@ AttentionGradients backward(const AttentionInput& input, const AttentionResult& 
   const ResultView<Real> found(result);
   const Real* gradient = sums_gradient.data_ptr<Real>();
   Real* query_gradients = gradients.queries.data_ptr<Real>();
-  Real* key_gradients = keys_values.data_ptr<Real>();
+  Real* key_gradients = view.widens ? nullptr : keys_values.data_ptr<Real>();
+  Bfloat16Bits* rounded = view.widens ? bfloat16_bits(keys_values) : nullptr;
   Real* partials = partial.data_ptr<Real>();
   const auto go_back = [&](std::int64_t begin, std::int64_t end) {
     Backward<Real, Number> heads(view, columns, table, found, gradient, version);
@@ -424,8 +437,10 @@ AttentionGradients backward(const AttentionInput& input, const AttentionResult& 
       const std::int64_t group = task / view.heads / parts;
       Real* of_positions = partials + task * rows * view.width;
       Real* biases = of_positions + view.window * view.width;
-      const GradientView<Real> out{query_gradients, key_gradients + part * keys_values.stride(0),
-                                   of_positions, biases, biases + view.width};
+      const GradientView<Real> out{
+          query_gradients, view.widens ? nullptr : key_gradients + part * keys_values.stride(0),
+          rounded,         of_positions,
+          biases,          biases + view.width};
       const std::int64_t last = std::min(view.batch, (group + 1) * kGroup);
       for (std::int64_t stream = group * kGroup; stream < last; ++stream) {
         if (stream + 1 < last) prefetch_inputs(view, stream + 1, head);

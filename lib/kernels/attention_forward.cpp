@@ -34,7 +34,7 @@ class Forward {
       problem.for_key_blocks([&](const Range& keys) {
         if (!problem.has_tiles(part, keys)) return;
         scores_.start_keys(keys);
-        const auto values = scores_.pack_keys(problem, view_.row(), values_.begin());
+        const auto values = scores_.pack_keys(problem, view_.pitch(), values_.begin());
         problem.for_tiles(part, keys, [&](const Tile& tile) { add_tile(problem, tile, values); });
       });
     }

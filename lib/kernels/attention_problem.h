@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -51,8 +53,10 @@ struct AttentionGradients {
 //
 // All tensors must be on the CPU and contiguous, with one exception: the tensors of `keys_values`
 // may have any stride in the batch dimension, so that elements of the batch may even overlap. All
-// tensors must be float32, or all must be float64. `normalizers` and `probabilities` of the result
-// stay undefined unless `keep` is set.
+// tensors must be float32, or all must be float64. In a short window without `input.rounds`, the
+// tensors of `keys_values` may be bfloat16 beside others of float32; then their gradient is
+// bfloat16, too. `normalizers` and `probabilities` of the result stay undefined unless `keep` is
+// set.
 AttentionResult attention_forward(const AttentionInput& input, bool keep,
                                   machine::VectorVersion version = machine::vector_version());
 
@@ -81,11 +85,6 @@ inline constexpr std::int64_t kLeastQueries = 4 * kMostTileRows;
 inline constexpr std::int64_t kLeastTasks = 8;
 inline constexpr std::int64_t kPartQueries = 512;
 
-// For a window of at most this many states, the probabilities are kept for the backward pass. The
-// latency of main memory is longer than the transfer of the window's states then, so its inputs are
-// prefetched while the thread computes the previous stream or head.
-inline constexpr std::int64_t kShortWindow = 64;
-
 // Stands for an unbounded end of a Band.
 inline constexpr std::int64_t kFar = std::int64_t{1} << 40;
 
@@ -108,22 +107,36 @@ class Buffer {
   Element* begin_ = nullptr;
 };
 
-// Points to the keys and values of `length` states of the window; streams are `stride` elements
-// apart.
+// Points to the keys and values of `length` states of the window, one of `data` and `rounded`;
+// streams are `stride` elements apart.
 template <typename Real>
 struct Part {
   const Real* data = nullptr;
+  const Bfloat16Bits* rounded = nullptr;
   std::int64_t length = 0, stride = 0;
 };
 
 // Holds pointers to the data of an AttentionInput. The rows of the queries are row() elements
-// apart; the rows of the keys, and those of the values, are 2 * row() elements apart.
+// apart; the rows of the keys, and those of the values, are 2 * row() elements apart. Rounded keys
+// and values are widened first, for one stream and head at a time; then the rows that are computed
+// with are pitch() elements apart.
+//
+// In a short window, the latency of main memory is longer than the transfer of the window's states,
+// so its inputs are prefetched while the thread computes the previous stream or head.
 template <typename Real>
 struct View {
   // `of` must outlive the view.
   explicit View(const AttentionInput& of) : input(of) {
     for (const at::Tensor& part : input.keys_values) {
-      parts.push_back({part.data_ptr<Real>(), part.size(1), part.stride(0)});
+      parts.push_back({nullptr, nullptr, part.size(1), part.stride(0)});
+      if (widens) {
+        parts.back().rounded = bfloat16_bits(part);
+      } else {
+        parts.back().data = part.data_ptr<Real>();
+      }
+    }
+    if (widens && (!std::is_same_v<Real, float> || window > kShortWindow || input.rounds)) {
+      throw std::logic_error("only short windows of float32 may have keys of bfloat16");
     }
     for (std::int64_t head = 0; head < heads; ++head) {
       most_keys = std::max(most_keys, distances(head));
@@ -135,6 +148,9 @@ struct View {
     return given ? input.positions.data_ptr<Real>() : nullptr;
   }
   std::int64_t row() const { return heads * width; }
+  // Returns the distance between the rows of a state's key and its value, as they are computed
+  // with.
+  std::int64_t pitch() const { return widens ? width : row(); }
   std::int64_t query_at(std::int64_t stream, std::int64_t head) const {
     return stream * segment * row() + head * width;
   }
@@ -173,6 +189,7 @@ struct View {
   std::int64_t batch = input.queries.size(0), segment = input.queries.size(1);
   std::int64_t heads = input.queries.size(2), width = input.queries.size(3);
   std::int64_t window = input.window(), most_keys = 0;
+  bool widens = input.keys_values.front().scalar_type() == at::kBFloat16;
   std::vector<Part<Real>> parts;
   const Real* queries = input.queries.data_ptr<Real>();
   const Real *positions = positions_of(3), *distance_scores = positions_of(2);
@@ -362,10 +379,10 @@ const Real* bias_of(const Real* biases, const AttentionProblem<Real>& problem) {
   return biases == nullptr ? nullptr : biases + problem.head * problem.view.width;
 }
 
-template <bool kToWrite, typename Real>
-void prefetch(const Real* rows, std::int64_t count, std::int64_t stride, std::int64_t width) {
+template <bool kToWrite, typename Number>
+void prefetch(const Number* rows, std::int64_t count, std::int64_t stride, std::int64_t width) {
   for (std::int64_t row = 0; row < count; ++row) {
-    for (std::int64_t n = 0; n < width; n += kPanel<Real>) {
+    for (std::int64_t n = 0; n < width; n += kPanel<Number>) {
       __builtin_prefetch(rows + row * stride + n, kToWrite ? 1 : 0, 2);
     }
   }
@@ -376,8 +393,12 @@ template <typename Real>
 void prefetch_inputs(const View<Real>& view, std::int64_t stream, std::int64_t head) {
   if (view.window > kShortWindow) return;
   for (const Part<Real>& part : view.parts) {
-    prefetch<false>(part.data + stream * part.stride + head * view.width, 2 * part.length,
-                    view.row(), view.width);
+    const std::int64_t at = stream * part.stride + head * view.width;
+    if (view.widens) {
+      prefetch<false>(part.rounded + at, 2 * part.length, view.row(), view.width);
+    } else {
+      prefetch<false>(part.data + at, 2 * part.length, view.row(), view.width);
+    }
   }
   prefetch<false>(view.queries + view.query_at(stream, head), view.segment, view.row(), view.width);
 }

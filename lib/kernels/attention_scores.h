@@ -66,9 +66,10 @@ class TileScores {
     std::int64_t begin = 0, key = problem.first_key;
     const std::int64_t end = problem.first_key + problem.keys * problem.step;
     for (const Part<Real>& part : view_.parts) {
-      const Real* states = part.data + problem.stream * part.stride + problem.head * view_.width;
+      const std::int64_t at = problem.stream * part.stride + problem.head * view_.width;
+      const Real* states = view_.widens ? widen(part, at, begin) : part.data + at;
       for (; key < std::min(end, begin + part.length); key += problem.step) {
-        key_rows_.push_back(states + (key - begin) * 2 * view_.row());
+        key_rows_.push_back(states + (key - begin) * 2 * view_.pitch());
       }
       begin += part.length;
     }
@@ -149,13 +150,13 @@ class TileScores {
     const std::int64_t depth = operands_.depth(view_.width);
     return Panels<Element>::packed(columns + (tile.key - keys_.begin) * depth, depth);
   }
-  // Returns the panels of the block of keys (`offset` 0) or of their values (`offset` row()), which
-  // are read in place or are packed at `to`.
+  // Returns the panels of the block of keys (`offset` 0) or of their values (`offset` pitch()),
+  // which are read in place or are packed at `to`.
   Panels<Element> pack_keys(const AttentionProblem<Real>& problem, std::int64_t offset,
                             Element* to) const {
     if constexpr (kDepth<Number> == 1) {
       if (problem.has_rows_in_place(problem.queries)) {
-        return Panels<Real>::in_place(key_rows()[0] + offset, problem.step * 2 * view_.row());
+        return Panels<Real>::in_place(key_rows()[0] + offset, problem.step * 2 * view_.pitch());
       }
     }
     const std::int64_t count = keys_.end - keys_.begin;
@@ -173,6 +174,17 @@ class TileScores {
   const Real* const* query_rows() const { return query_rows_.data(); }
 
  private:
+  // Widens the keys and values of a part, whose elements for this stream and head begin at `at`.
+  // `begin` is the window index of its first state. Returns the place of this state.
+  const Real* widen(const Part<Real>& part, std::int64_t at, std::int64_t begin) {
+    Real* const to = widened_.begin() + begin * 2 * view_.pitch();
+    if constexpr (std::is_same_v<Real, float>) {
+      copy_rows_in(version_, part.rounded + at, view_.row(), 2 * part.length, view_.width, to,
+                   view_.pitch());
+    }
+    return to;
+  }
+
   // Draws the mask's rows of the tile, and points `rows` to them.
   void draw_kept(const AttentionProblem<Real>& problem, const Tile& tile, TileRows<Real>& rows) {
     const std::int64_t shared = view_.input.queries_per_mask, step = problem.step;
@@ -221,6 +233,7 @@ class TileScores {
   Operands<Real, Number> operands_{version_};
   BufferSizes<Real> sizes_{view_};
   Buffer<Element> key_columns_{sizes_.columns};
+  Buffer<Real> widened_{view_.widens ? view_.window * 2 * view_.width : 0};
   Buffer<Number> content_{sizes_.rows}, position_{sizes_.rows};
   Buffer<Real> tile_{sizes_.tile, kTileMargin};
   std::vector<const Real*> key_rows_, query_rows_;

@@ -13,8 +13,7 @@ at::Tensor layer_norm(const at::Tensor& states, const at::Tensor& weight, const 
   const bool ours = machine::uses_kernels(states) && states.scalar_type() == weight.scalar_type() &&
                     !at::GradMode::is_enabled();
   if (!ours) return at::layer_norm(states, {states.size(-1)}, weight, bias, kLayerNormEpsilon);
-  at::Tensor values;
-  return normalize_rows(states.contiguous(), weight, bias, states, values).values;
+  return normalize_rows(states.contiguous(), weight, bias, states).values;
 }
 
 namespace {
@@ -91,9 +90,8 @@ struct FeedForward : torch::autograd::Function<FeedForward> {
     const at::Tensor inner_factor = weight_factor(inner_weight);
     const at::Tensor outer_factor = weight_factor(outer_weight);
     const at::Tensor input = to_operand(states, inner_factor);
-    const at::Tensor inner = product(input, inner_factor.t());
-    const at::Tensor hidden = operand_buffer(inner, input);
-    relu_rows(inner, inner_bias, kept, hidden);
+    at::Tensor hidden = rounded_product(input, inner_factor.t());
+    relu_rows(hidden, inner_bias, kept);
     // The saved operands are valid only while the weights do not change. Autograd checks this for
     // the variables that are saved here.
     context->save_for_backward({inner_weight, outer_weight});
@@ -111,10 +109,9 @@ struct FeedForward : torch::autograd::Function<FeedForward> {
     const at::Tensor hidden = saved("hidden");
     const at::Tensor gradient = to_operand(outputs[0].contiguous(), hidden);
     const at::Tensor of_outer = product(gradient.t(), hidden);
-    const at::Tensor by_hidden = product(gradient, saved("outer_weight"));
-    const at::Tensor slopes = operand_buffer(by_hidden, hidden);
+    at::Tensor slopes = rounded_product(gradient, saved("outer_weight"));
     const at::Tensor of_bias =
-        relu_rows_gradient(by_hidden, hidden, context->saved_data["factor"].toDouble(), slopes);
+        relu_rows_gradient(slopes, hidden, context->saved_data["factor"].toDouble());
     return {product(slopes, saved("inner_weight")), product(slopes.t(), saved("states")), of_bias,
             of_outer, at::Tensor()};
   }

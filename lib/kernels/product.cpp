@@ -80,9 +80,12 @@ void multiply_rounded(at::Tensor& result, const at::Tensor& a, const at::Tensor&
                       const at::Tensor& bias) {
   if (machine::bfloat16_products() == machine::Bfloat16Products::kNative) {
     machine::multiply_by_onednn(result, a, b, add, bias.defined() ? bias.contiguous() : bias);
-  } else {
-    multiply_floats(result, a.to(at::kFloat), b.to(at::kFloat), add, bias);
+    return;
   }
+  at::Tensor sums =
+      result.scalar_type() == at::kFloat ? result : at::empty_like(result, at::kFloat);
+  multiply_floats(sums, a.to(at::kFloat), b.to(at::kFloat), add, bias);
+  if (!sums.is_same(result)) result.copy_(sums);
 }
 
 double microseconds_of(const at::Tensor& a, const at::Tensor& b) {
@@ -95,7 +98,7 @@ double microseconds_of(const at::Tensor& a, const at::Tensor& b) {
 bool is_transposed(const at::Tensor& b) { return b.stride(0) == 1 && b.stride(1) == b.size(0); }
 
 bool takes_own_kernel(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b) {
-  if (result.stride(1) != 1) return false;
+  if (result.stride(1) != 1 || result.scalar_type() == at::kBFloat16) return false;
   if (batch_invariant) return true;
   if (!machine::in_piece()) return a.size(0) <= kFewRows;
   return a.size(0) <= kFewRowsOfPiece && is_transposed(b) && b.scalar_type() != at::kBFloat16 &&
@@ -230,6 +233,14 @@ bool BatchInvariant::live() { return batch_invariant; }
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
   const at::ScalarType type = a.scalar_type() == at::kBFloat16 ? at::kFloat : a.scalar_type();
   at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options().dtype(type));
+  multiply(result, a, b, false, bias);
+  return result;
+}
+
+at::Tensor rounded_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
+  if (b.scalar_type() != at::kBFloat16) return product(a, b, bias);
+  if (batch_invariant) return round_matrix(product(a, b, bias));
+  at::Tensor result = at::empty({a.size(0), b.size(1)}, b.options());
   multiply(result, a, b, false, bias);
   return result;
 }

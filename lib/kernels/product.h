@@ -65,6 +65,8 @@ class BatchInvariant {
 // defined. If `a` is float32 and `b` is bfloat16, `a` is rounded. Throws std::logic_error if the
 // precisions differ in another way.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias = {});
+// Does the same, and rounds the result if `b` is bfloat16.
+at::Tensor rounded_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias = {});
 // Sets result = a b, or result = result + a b with `add`.
 void set_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool add = false);
 

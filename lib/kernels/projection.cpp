@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "kernels/attention.h"
 #include "kernels/autograd.h"
 #include "kernels/row_kernels.h"
 #include "machine/device.h"
@@ -90,12 +91,11 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
     const std::int64_t batch = window.size(0), length = window.size(1), width = window.size(2);
     const std::int64_t segment = states.size(1), d_heads = qkv_net.size(0) / 3;
     const at::Tensor factor = weight_factor(qkv_net, norm_weight.value_or(at::Tensor()));
-    at::Tensor values = window, all, bias, deviations;
+    at::Tensor all, bias, statistics;
     if (norm_weight) {
-      const NormalizedRows rows = normalize_rows(window, {}, {}, factor, all);
-      values = rows.values;
-      deviations =
-          recent_rows(rows.statistics.view({batch, length, 2}), segment).select(1, 1).contiguous();
+      const NormalizedRows rows = normalize_rows(window, {}, {}, factor);
+      all = rows.values;
+      statistics = recent_rows(rows.statistics.view({batch, length, 2}), segment);
       bias = at::mv(qkv_net, *norm_bias);
     } else {
       all = to_operand(window.view({batch * length, width}), factor).view(window.sizes());
@@ -107,13 +107,14 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
     };
     context->save_for_backward(
         {qkv_net, norm_weight.value_or(at::Tensor()), norm_bias.value_or(at::Tensor())});
-    context->saved_data["window"] = values;
+    context->saved_data["window"] = window;
     context->saved_data["all"] = all;
     context->saved_data["recent"] = recent;
     context->saved_data["weight"] = factor;
-    context->saved_data["deviations"] = deviations;
+    context->saved_data["statistics"] = statistics;
+    const auto multiply = length <= kShortWindow ? &rounded_product : &product;
     return {product(recent, part(factor, 0, 1).t(), part(bias, 0, 1)),
-            product(all, part(factor, 1, 2).t(), part(bias, 1, 2))};
+            multiply(all, part(factor, 1, 2).t(), part(bias, 1, 2))};
   }
 
   static variable_list backward(AutogradContext* context, variable_list outputs) {
@@ -150,7 +151,7 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
       of_norm_bias = at::mv(qkv_net.t(), of_shift);
       of_weight.mul_(norm_weight).addr_(of_shift, norm_bias);
       normalize_rows_gradient(states, recent_rows(window, segment),
-                              context->saved_data["deviations"].toTensor());
+                              context->saved_data["statistics"].toTensor());
     }
     return {states.view({batch, segment, width}), at::Tensor(), of_norm_weight, of_norm_bias,
             of_weight};

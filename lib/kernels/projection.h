@@ -26,7 +26,7 @@ at::Tensor project(const at::Tensor& states, const at::Tensor& weight, const at:
 
 struct QueriesKeysValues {
   at::Tensor queries;      // [batch, segment, n_head, d_head]
-  at::Tensor keys_values;  // [batch, window, 2, n_head, d_head]
+  at::Tensor keys_values;  // [batch, window, 2, n_head, d_head]; may be bfloat16
 };
 
 // `states` [batch, segment, d_model] are the last states of `window` [batch, window, d_model]. Both
@@ -38,6 +38,10 @@ struct QueriesKeysValues {
 // for qkv_net, the norm is folded into the weights: W (x * w + b) = (W * w) x + W b. The gradients
 // of W, w and b follow from those of W * w and W b. So the backward pass saves the matrix product
 // that would compute the gradient of x * w + b for the memory.
+//
+// If the weights are rounded to bfloat16 and the window is short (kernels/attention.h), keys and
+// values are bfloat16, and so is their gradient: moving them to and from memory takes more time
+// than computing with them.
 QueriesKeysValues project_window(const at::Tensor& states, const at::Tensor& window,
                                  const at::Tensor& norm_weight, const at::Tensor& norm_bias,
                                  const at::Tensor& qkv_net, std::int64_t heads);

@@ -41,7 +41,9 @@ void for_blocks(const at::Tensor& all, const Work& work) {
 
 // Returns zeros [blocks, sums, width], to which each block of rows adds its column sums.
 at::Tensor column_sums(const at::Tensor& rows, std::int64_t sums) {
-  return at::zeros({(count_of(rows) + kBlock - 1) / kBlock, sums, width_of(rows)}, rows.options());
+  const bool rounded = rows.scalar_type() == at::kBFloat16;
+  return at::zeros({(count_of(rows) + kBlock - 1) / kBlock, sums, width_of(rows)},
+                   rows.options().dtype(rounded ? at::kFloat : rows.scalar_type()));
 }
 
 // Sets sum[j] = residual[j] + kept[j] * factor * (output[j] + bias[j]). A null `kept` drops
@@ -71,9 +73,9 @@ QL_VECTOR_BODY void add_row(const Real* residual, const Real* output, const Real
 //
 // A null weight stands for weight 1 and bias 0. Sums are computed in several lanes
 // (kernels/vector.h).
-template <typename Real>
+template <typename Real, typename Number>
 QL_VECTOR_BODY void normalize_row(const Real* row, const Real* weight, const Real* bias,
-                                  std::int64_t width, Real* normalized, Real* statistics) {
+                                  std::int64_t width, Number* normalized, Real* statistics) {
   Real lanes[kLanes] = {};
   std::int64_t j = 0;
   for (; j + kLanes <= width; j += kLanes) {
@@ -92,9 +94,11 @@ QL_VECTOR_BODY void normalize_row(const Real* row, const Real* weight, const Rea
   const Real variance = sum_of<Real>(lanes) / static_cast<Real>(width);
   const Real deviation = 1 / std::sqrt(variance + static_cast<Real>(kLayerNormEpsilon));
   if (weight == nullptr) {
-    for (j = 0; j < width; ++j) normalized[j] = (row[j] - mean) * deviation;
+    for (j = 0; j < width; ++j) store_number((row[j] - mean) * deviation, normalized[j]);
   } else {
-    for (j = 0; j < width; ++j) normalized[j] = (row[j] - mean) * deviation * weight[j] + bias[j];
+    for (j = 0; j < width; ++j) {
+      store_number((row[j] - mean) * deviation * weight[j] + bias[j], normalized[j]);
+    }
   }
   statistics[0] = mean;
   statistics[1] = deviation;
@@ -137,9 +141,9 @@ QL_VECTOR_BODY void add_block_body(const Real* residual, const Real* output, con
 }
 QL_VECTOR_KERNEL(add_block)
 
-template <typename Real>
+template <typename Real, typename Number>
 QL_VECTOR_BODY void normalize_block_body(const Real* states, const Real* weight, const Real* bias,
-                                         std::int64_t rows, std::int64_t width, Real* normalized,
+                                         std::int64_t rows, std::int64_t width, Number* normalized,
                                          Real* statistics) {
   for (std::int64_t row = 0; row < rows; ++row) {
     normalize_row<Real>(states + row * width, weight, bias, width, normalized + row * width,
@@ -221,35 +225,37 @@ QL_VECTOR_BODY void add_norm_gradient_block_body(const Real* sums, const Real* s
 }
 QL_VECTOR_KERNEL(add_norm_gradient_block)
 
-// Sets gradient = s (g - mean(g) - y mean(g y)) in place, with g for a row of `gradient`, y for the
-// same row of `values` and s for its element of `deviations`.
+// Sets gradient = s (g - mean(g) - y mean(g y)) in place, with g for a row of `gradient`, m and s
+// for its two statistics, and y = s (x - m) for the row x of `states`. `scratch` has room for a
+// row.
 template <typename Real>
-QL_VECTOR_BODY void normalize_gradient_block_body(Real* gradient, const Real* values,
-                                                  const Real* deviations, std::int64_t rows,
-                                                  std::int64_t width) {
+QL_VECTOR_BODY void normalize_gradient_block_body(Real* gradient, const Real* states,
+                                                  const Real* statistics, std::int64_t rows,
+                                                  std::int64_t width, Real* scratch) {
   for (std::int64_t row = 0; row < rows; ++row) {
+    const Real* const state = states + row * width;
+    const Real mean = statistics[2 * row], deviation = statistics[2 * row + 1];
+    for (std::int64_t j = 0; j < width; ++j) scratch[j] = (state[j] - mean) * deviation;
     Real* slopes = gradient + row * width;
-    normalize_row_gradient<Real>(slopes, values + row * width, deviations[row], nullptr, width,
-                                 slopes);
+    normalize_row_gradient<Real>(slopes, scratch, deviation, nullptr, width, slopes);
   }
 }
 QL_VECTOR_KERNEL(normalize_gradient_block)
 
-// Sets hidden = kept * factor * max(0, inner + bias). There are two loops for the reason given at
+// Sets hidden = kept * factor * max(0, hidden + bias). There are two loops for the reason given at
 // add_row().
 template <typename Real, typename Number>
-QL_VECTOR_BODY void relu_block_body(const Real* inner, const Real* bias, const std::uint8_t* kept,
-                                    Real factor, std::int64_t rows, std::int64_t width,
-                                    Number* hidden) {
+QL_VECTOR_BODY void relu_block_body(Number* hidden, const Real* bias, const std::uint8_t* kept,
+                                    Real factor, std::int64_t rows, std::int64_t width) {
   for (std::int64_t at = 0; at < rows * width; at += width) {
     if (kept == nullptr) {
       for (std::int64_t j = 0; j < width; ++j) {
-        const Real value = inner[at + j] + bias[j];
+        const Real value = load_number(hidden[at + j]) + bias[j];
         store_number(value < 0 ? Real(0) : value, hidden[at + j]);
       }
     } else {
       for (std::int64_t j = 0; j < width; ++j) {
-        const Real value = inner[at + j] + bias[j];
+        const Real value = load_number(hidden[at + j]) + bias[j];
         store_number((value < 0 ? Real(0) : value) * (static_cast<Real>(kept[at + j]) * factor),
                      hidden[at + j]);
       }
@@ -258,16 +264,16 @@ QL_VECTOR_BODY void relu_block_body(const Real* inner, const Real* bias, const s
 }
 QL_VECTOR_KERNEL(relu_block)
 
-// Sets slopes = factor * gradient where hidden > 0, else 0, and adds the unrounded slopes of all
-// rows to `bias`.
+// Sets gradient = factor * gradient where hidden > 0, else 0, and adds the new gradients of all
+// rows, before they are rounded, to `bias`.
 template <typename Real, typename Number>
-QL_VECTOR_BODY void relu_gradient_block_body(const Real* gradient, const Number* hidden,
-                                             Real factor, std::int64_t rows, std::int64_t width,
-                                             Number* slopes, Real* bias) {
+QL_VECTOR_BODY void relu_gradient_block_body(Number* gradient, const Number* hidden, Real factor,
+                                             std::int64_t rows, std::int64_t width, Real* bias) {
   for (std::int64_t at = 0; at < rows * width; at += width) {
     for (std::int64_t j = 0; j < width; ++j) {
-      const Real slope = load_number(hidden[at + j]) > 0 ? gradient[at + j] * factor : Real(0);
-      store_number(slope, slopes[at + j]);
+      const Real slope =
+          load_number(hidden[at + j]) > 0 ? load_number(gradient[at + j]) * factor : Real(0);
+      store_number(slope, gradient[at + j]);
       bias[j] += slope;
     }
   }
@@ -277,21 +283,17 @@ QL_VECTOR_KERNEL(relu_gradient_block)
 }  // namespace
 
 NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight,
-                              const at::Tensor& bias, const at::Tensor& beside,
-                              at::Tensor& factor) {
+                              const at::Tensor& bias, const at::Tensor& beside) {
   const std::int64_t width = width_of(states), count = count_of(states);
-  NormalizedRows result{at::empty_like(states), at::empty({count, 2}, states.options())};
-  factor = operand_buffer(result.values, beside);
+  NormalizedRows result{at::empty_like(states, beside.options()),
+                        at::empty({count, 2}, states.options())};
   AT_DISPATCH_FLOATING_TYPES(states.scalar_type(), "normalize_rows", [&] {
-    auto* out = result.values.data_ptr<scalar_t>();
     auto* statistics = result.statistics.data_ptr<scalar_t>();
-    with_numbers<scalar_t>(factor, [&](auto* numbers) {
+    with_numbers<scalar_t>(result.values, [&](auto* values) {
       for_blocks(states, [&](const Block& block) {
         normalize_block(data_of<scalar_t>(states, block.at), data_of<scalar_t>(weight),
-                        data_of<scalar_t>(bias), block.rows, width, out + block.at,
+                        data_of<scalar_t>(bias), block.rows, width, values + block.at,
                         statistics + 2 * block.first);
-        copy_numbers(data_of<scalar_t>(result.values, block.at), block.rows * width,
-                     numbers + block.at);
       });
     });
   });
@@ -302,13 +304,14 @@ at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor
   const std::int64_t width = width_of(rows);
   const at::Tensor columns = column_sums(rows, 1);
   factor = operand_buffer(rows, beside);
-  AT_DISPATCH_FLOATING_TYPES(rows.scalar_type(), "sum_rows", [&] {
+  AT_DISPATCH_FLOATING_TYPES(columns.scalar_type(), "sum_rows", [&] {
     auto* sums = columns.data_ptr<scalar_t>();
-    with_numbers<scalar_t>(factor, [&](auto* numbers) {
-      for_blocks(rows, [&](const Block& block) {
-        const auto* in = data_of<scalar_t>(rows, block.at);
-        add_to_sums(in, width, block.rows, width, sums + block.index * width);
-        copy_numbers(in, block.rows * width, numbers + block.at);
+    with_numbers<scalar_t>(rows, [&](const auto* in) {
+      with_numbers<scalar_t>(factor, [&](auto* numbers) {
+        for_blocks(rows, [&](const Block& block) {
+          add_to_sums(in + block.at, width, block.rows, width, sums + block.index * width);
+          copy_numbers(in + block.at, block.rows * width, numbers + block.at);
+        });
       });
     });
   });
@@ -391,43 +394,42 @@ AddGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weigh
   return gradients;
 }
 
-void normalize_rows_gradient(at::Tensor& gradient, const at::Tensor& values,
-                             const at::Tensor& deviations) {
+void normalize_rows_gradient(at::Tensor& gradient, const at::Tensor& states,
+                             const at::Tensor& statistics) {
   const std::int64_t width = width_of(gradient);
+  const at::Tensor scratch = at::empty_like(column_sums(gradient, 1));
   AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "normalize_rows_gradient", [&] {
     for_blocks(gradient, [&](const Block& block) {
       normalize_gradient_block(gradient.data_ptr<scalar_t>() + block.at,
-                               data_of<scalar_t>(values, block.at),
-                               data_of<scalar_t>(deviations, block.first), block.rows, width);
+                               data_of<scalar_t>(states, block.at),
+                               data_of<scalar_t>(statistics, 2 * block.first), block.rows, width,
+                               scratch.data_ptr<scalar_t>() + block.index * width);
     });
   });
 }
 
-void relu_rows(const at::Tensor& inner, const at::Tensor& bias, const DropoutMask& kept,
-               const at::Tensor& hidden) {
-  const std::int64_t width = width_of(inner);
-  AT_DISPATCH_FLOATING_TYPES(inner.scalar_type(), "relu_rows", [&] {
-    with_numbers<scalar_t>(hidden, [&](auto* results) {
-      for_blocks(inner, [&](const Block& block) {
-        relu_block(data_of<scalar_t>(inner, block.at), data_of<scalar_t>(bias),
+void relu_rows(at::Tensor& hidden, const at::Tensor& bias, const DropoutMask& kept) {
+  const std::int64_t width = width_of(hidden);
+  AT_DISPATCH_FLOATING_TYPES(bias.scalar_type(), "relu_rows", [&] {
+    with_numbers<scalar_t>(hidden, [&](auto* numbers) {
+      for_blocks(hidden, [&](const Block& block) {
+        relu_block(numbers + block.at, data_of<scalar_t>(bias),
                    data_of<std::uint8_t>(kept.elements, block.at),
-                   static_cast<scalar_t>(kept.factor), block.rows, width, results + block.at);
+                   static_cast<scalar_t>(kept.factor), block.rows, width);
       });
     });
   });
 }
 
-at::Tensor relu_rows_gradient(const at::Tensor& gradient, const at::Tensor& hidden, double factor,
-                              const at::Tensor& slopes) {
+at::Tensor relu_rows_gradient(at::Tensor& gradient, const at::Tensor& hidden, double factor) {
   const std::int64_t width = width_of(gradient);
   const at::Tensor columns = column_sums(gradient, 1);
-  AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "relu_rows_gradient", [&] {
+  AT_DISPATCH_FLOATING_TYPES(columns.scalar_type(), "relu_rows_gradient", [&] {
     with_numbers<scalar_t>(hidden, [&](const auto* values) {
-      auto* results = static_cast<std::decay_t<decltype(*values)>*>(slopes.data_ptr());
+      auto* slopes = static_cast<std::decay_t<decltype(*values)>*>(gradient.data_ptr());
       for_blocks(gradient, [&](const Block& block) {
-        relu_gradient_block(data_of<scalar_t>(gradient, block.at), values + block.at,
-                            static_cast<scalar_t>(factor), block.rows, width, results + block.at,
-                            columns.data_ptr<scalar_t>() + block.index * width);
+        relu_gradient_block(slopes + block.at, values + block.at, static_cast<scalar_t>(factor),
+                            block.rows, width, columns.data_ptr<scalar_t>() + block.index * width);
       });
     });
   });

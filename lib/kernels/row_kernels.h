@@ -2,10 +2,10 @@
 // dropout(output + bias); layer norm; dropout(relu(inner + bias)); and the gradients of these. Each
 // operation is one pass over memory, on the CPU and outside of autograd.
 //
-// Tensors are contiguous, float32 or float64. Masks are uint8, and operands of matrix products
-// (`factor`, `hidden`, `slopes`) may be bfloat16. A tensor is treated as rows [rows, width],
-// whatever dimensions it has before the last one. Sums over rows are computed in blocks of fixed
-// size, so that the sums do not depend on the number of threads.
+// Tensors are contiguous, float32 or float64. Masks are uint8, and tensors that are operands or
+// results of matrix products may be bfloat16 where this is said. A tensor is treated as rows [rows,
+// width], whatever dimensions it has before the last one. Sums over rows are computed in blocks of
+// fixed size, so that the sums do not depend on the number of threads.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -27,10 +27,10 @@ struct NormalizedRows {
   at::Tensor values;
   at::Tensor statistics;  // [rows, 2]: mean and 1 / deviation
 };
-// Normalizes the rows of `states`. Also sets `factor` to the normalized values as an operand for a
-// product with `beside` (kernels/product.h): rounded to bfloat16 if `beside` is bfloat16.
+// Normalizes the rows of `states`. The values are an operand for a product with `beside`
+// (kernels/product.h): they are rounded if `beside` is bfloat16.
 NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight,
-                              const at::Tensor& bias, const at::Tensor& beside, at::Tensor& factor);
+                              const at::Tensor& bias, const at::Tensor& beside);
 
 // add_rows() computes the sum residual + dropout(output + bias) from the members of `input`, and
 // the layer norm of the sum. `weight` and `bias` are those of the norm. Without a weight,
@@ -57,26 +57,22 @@ AddGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weigh
                                 const at::Tensor& normalized_gradient, const DropoutMask& kept,
                                 bool with_bias);
 
-// Turns the gradient with respect to the normalized `values` (weight 1, bias 0) into the gradient
-// with respect to the states before the norm. `deviations` [rows] holds 1 / deviation.
-void normalize_rows_gradient(at::Tensor& gradient, const at::Tensor& values,
-                             const at::Tensor& deviations);
+// Turns the gradient with respect to the normalized values (weight 1, bias 0) of `states` into the
+// gradient with respect to `states`. `statistics` are those of normalize_rows().
+void normalize_rows_gradient(at::Tensor& gradient, const at::Tensor& states,
+                             const at::Tensor& statistics);
 
 // Returns the sum of all rows [width]. Also sets `factor` to the rows as an operand for a product
-// with `beside` (kernels/product.h).
+// with `beside` (kernels/product.h). The rows may be bfloat16; their sum is float32 then.
 at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor& factor);
 
-// Sets hidden = dropout(relu(inner + bias)). `hidden` is `inner` itself, or a bfloat16 tensor that
-// gets the rounded values.
-void relu_rows(const at::Tensor& inner, const at::Tensor& bias, const DropoutMask& kept,
-               const at::Tensor& hidden);
+// Sets hidden = dropout(relu(hidden + bias)). `hidden` may be bfloat16.
+void relu_rows(at::Tensor& hidden, const at::Tensor& bias, const DropoutMask& kept);
 
-// Computes the gradients of relu_rows(), whose result is `hidden`, from the `gradient` with respect
-// to `hidden`. Sets `slopes` to the gradient with respect to relu_rows()'s `inner`, and returns the
-// gradient of `bias`. `factor` is DropoutMask::factor. The mask's elements are not needed, because
-// dropped elements are 0 in `hidden`. `slopes` is `gradient` itself, or a bfloat16 tensor if
-// `hidden` is bfloat16.
-at::Tensor relu_rows_gradient(const at::Tensor& gradient, const at::Tensor& hidden, double factor,
-                              const at::Tensor& slopes);
+// Turns the gradient with respect to `hidden`, the result of relu_rows(), into the gradient with
+// respect to its `hidden` before, and returns the gradient of `bias`. Both tensors may be bfloat16.
+// `factor` is DropoutMask::factor. The mask's elements are not needed, because dropped elements are
+// 0 in `hidden`.
+at::Tensor relu_rows_gradient(at::Tensor& gradient, const at::Tensor& hidden, double factor);
 
 }  // namespace ql::kernels

@@ -18,7 +18,7 @@ constexpr std::int64_t kBlockElements = std::int64_t{7} << 20;
 constexpr std::int64_t kSmallestBlock = 128;
 // A panel has at most this many columns, so that it is exponentiated and multiplied while it is in
 // a cache. One row of a panel fits into the first-level cache.
-constexpr std::int64_t kPanelColumns = 2048;
+constexpr std::int64_t kPanelColumns = 1024;
 
 // All tensors are contiguous and, except for the targets, of one dtype, float32 or float64.
 struct SoftmaxRows {

@@ -85,16 +85,6 @@ QL_VECTOR_BODY Real sum_of(const Real* lanes) {
   return sum;
 }
 
-// Adds rows[0][n] + rows[1][n] + ... to sums[n], for `count` rows that are `stride` elements apart.
-template <typename Real>
-QL_VECTOR_BODY void add_to_sums_body(const Real* rows, std::int64_t stride, std::int64_t count,
-                                     std::int64_t width, Real* sums) {
-  for (std::int64_t r = 0; r < count; ++r) {
-    for (std::int64_t n = 0; n < width; ++n) sums[n] += rows[r * stride + n];
-  }
-}
-QL_VECTOR_KERNEL(add_to_sums)
-
 // Sets x = e^x for x <= 0, within two units of the last place; for x below -87 the result is e^-87,
 // about 1e-38. Number and Integer are float and std::uint32_t, or vectors of float and
 // std::int32_t. With power = round(x / ln 2) and rest = x - power ln 2, e^x = 2^power e^rest.
@@ -172,15 +162,6 @@ QL_VECTOR_BODY void store_number(float number, Bfloat16Bits& to) {
 QL_VECTOR_BODY void store_number(float number, float& to) { to = number; }
 QL_VECTOR_BODY void store_number(double number, double& to) { to = number; }
 
-// Copies elements, and rounds them if Number is bfloat16. If source and target are the same memory,
-// there is nothing to do.
-template <typename Real, typename Number>
-QL_VECTOR_BODY void copy_numbers_body(const Real* from, std::int64_t count, Number* to) {
-  if (static_cast<const void*>(from) == static_cast<const void*>(to)) return;
-  for (std::int64_t i = 0; i < count; ++i) store_number(from[i], to[i]);
-}
-QL_VECTOR_KERNEL(copy_numbers)
-
 QL_VECTOR_BODY float load_number(Bfloat16Bits from) {
   const std::uint32_t bits = static_cast<std::uint32_t>(from) << 16;
   float number;
@@ -189,6 +170,37 @@ QL_VECTOR_BODY float load_number(Bfloat16Bits from) {
 }
 QL_VECTOR_BODY float load_number(float from) { return from; }
 QL_VECTOR_BODY double load_number(double from) { return from; }
+
+// Copies elements, and rounds or widens them if one type is bfloat16 and the other one is float. If
+// source and target are the same memory, there is nothing to do.
+template <typename From, typename To>
+QL_VECTOR_BODY void copy_numbers_body(const From* from, std::int64_t count, To* to) {
+  if (static_cast<const void*>(from) == static_cast<const void*>(to)) return;
+  for (std::int64_t i = 0; i < count; ++i) store_number(load_number(from[i]), to[i]);
+}
+QL_VECTOR_KERNEL(copy_numbers)
+
+// Does the same for `count` rows, which are `stride` and `to_stride` elements apart.
+template <typename From, typename To>
+QL_VECTOR_BODY void copy_rows_body(const From* from, std::int64_t stride, std::int64_t count,
+                                   std::int64_t width, To* to, std::int64_t to_stride) {
+  for (std::int64_t r = 0; r < count; ++r) {
+    for (std::int64_t n = 0; n < width; ++n) {
+      store_number(load_number(from[r * stride + n]), to[r * to_stride + n]);
+    }
+  }
+}
+QL_VECTOR_KERNEL(copy_rows)
+
+// Adds rows[0][n] + rows[1][n] + ... to sums[n], for `count` rows that are `stride` elements apart.
+template <typename Number, typename Real>
+QL_VECTOR_BODY void add_to_sums_body(const Number* rows, std::int64_t stride, std::int64_t count,
+                                     std::int64_t width, Real* sums) {
+  for (std::int64_t r = 0; r < count; ++r) {
+    for (std::int64_t n = 0; n < width; ++n) sums[n] += load_number(rows[r * stride + n]);
+  }
+}
+QL_VECTOR_KERNEL(add_to_sums)
 
 // Register declares vectors that have the size of a register. It uses GCC's vector extension, which
 // Clang supports, too. The vectors are for kernels that do not leave the use of registers to the

@@ -21,7 +21,7 @@ namespace {
 using Type = dnnl::memory::data_type;
 
 // A Shape has the sizes, strides and flags that decide which primitive computes a matrix product.
-using Shape = std::array<std::int64_t, 11>;
+using Shape = std::array<std::int64_t, 12>;
 
 // Holds a oneDNN primitive. The memories in `arguments` point to the tensors of the current matrix
 // product.
@@ -56,7 +56,8 @@ Primitive make_primitive(const at::Tensor& result, const at::Tensor& a, const at
                          bool add, const at::Tensor& bias) {
   const Type type = a.scalar_type() == at::kBFloat16 ? Type::bf16 : Type::f32;
   const dnnl::memory::desc of_a = describe(a, type), of_b = describe(b, type);
-  const dnnl::memory::desc of_result = describe(result, Type::f32);
+  const dnnl::memory::desc of_result =
+      describe(result, result.scalar_type() == at::kBFloat16 ? Type::bf16 : Type::f32);
   const dnnl::memory::desc of_bias =
       bias.defined() ? describe(bias.unsqueeze(0), Type::f32) : dnnl::memory::desc();
   dnnl::primitive_attr attributes;
@@ -99,6 +100,7 @@ Primitive& find_primitive(const at::Tensor& result, const at::Tensor& a, const a
                        b.stride(1),
                        result.stride(0),
                        a.scalar_type() == at::kBFloat16 ? 1 : 0,
+                       result.scalar_type() == at::kBFloat16 ? 1 : 0,
                        add ? 1 : 0,
                        bias.defined() ? 1 : 0};
   auto found = known.find(shape);

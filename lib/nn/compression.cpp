@@ -119,16 +119,6 @@ static at::Tensor attention_reconstruction(const LayerContext& context,
   return at::mse_loss(of_compressed, of_states);
 }
 
-// Returns kernels::project() with a weight that `arrange` makes by reordering a parameter's
-// elements.
-template <typename Arrange>
-static at::Tensor project_arranged(const at::Tensor& states, const at::Tensor& parameter,
-                                   const at::Tensor& bias, const Arrange& arrange) {
-  const at::Tensor weight = arrange(parameter), factor = kernels::weight_factor(parameter);
-  return kernels::project(states, weight, bias,
-                          factor.is_same(parameter) ? weight : arrange(factor));
-}
-
 // Compares the evicted `states` with what the layer's decoder computes from `compressed`.
 static at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& states,
                                 const at::Tensor& compressed) {
@@ -136,10 +126,15 @@ static at::Tensor auto_encoding(const LayerContext& context, const at::Tensor& s
   const at::Tensor groups = convolution_groups(context.network, states);
   // The weight is reordered, so that one matrix product decodes all states in the order of
   // `groups`.
+  const auto arrange = [](const at::Tensor& weight) {
+    return weight.permute({2, 1, 0}).flatten(0, 1);
+  };
+  const at::Tensor weight = arrange(parameters.decoder_weight);
+  const at::Tensor factor = kernels::weight_factor(parameters.decoder_weight);
   const at::Tensor decoded =
-      project_arranged(compressed, parameters.decoder_weight, {}, [](const at::Tensor& weight) {
-        return weight.permute({2, 1, 0}).flatten(0, 1);
-      }).view(groups.sizes());
+      kernels::project(compressed, weight, {},
+                       factor.is_same(parameters.decoder_weight) ? weight : arrange(factor))
+          .view(groups.sizes());
   return at::mse_loss(decoded + parameters.decoder_bias, groups);
 }
 
@@ -148,12 +143,11 @@ at::Tensor compress_memories(const net::Network& network, const LayerParameters&
   const std::int64_t count = states.size(1) / network.rate;
   if (network.pool == net::Pool::kMostUsed) return keep_most_used(states, usage, count);
   if (!network.learns_compression()) return compress(states, network.pool, network.rate);
-  // The convolution is one matrix product over groups of states, with the weight's columns in the
-  // order of a group's elements.
-  const at::Tensor groups = convolution_groups(network, states).flatten(2, 3);
-  return project_arranged(
-      groups, parameters.compression.weight, parameters.compression.bias,
-      [](const at::Tensor& weight) { return weight.transpose(1, 2).flatten(1, 2); });
+  // The convolution is one matrix product over groups of states, with a group's elements in the
+  // order of the weight's columns.
+  const at::Tensor groups = convolution_groups(network, states).transpose(2, 3).flatten(2, 3);
+  return kernels::project(groups, parameters.compression.weight.flatten(1, 2),
+                          parameters.compression.bias);
 }
 
 at::Tensor newest_states(const at::Tensor& older, const at::Tensor& newer) {

@@ -90,7 +90,8 @@ at::Tensor linear_attention(const kernels::AttentionInput& input) {
   }
   const std::int64_t segment = input.queries.size(1), memory = input.window() - segment;
   const at::Tensor keys_values =
-      input.keys_values.size() == 1 ? input.keys_values.front() : at::cat(input.keys_values, 1);
+      (input.keys_values.size() == 1 ? input.keys_values.front() : at::cat(input.keys_values, 1))
+          .to(input.queries.scalar_type());
   const at::Tensor queries =
       features(input.queries, input.content_bias, last_rows(input.positions, segment));
   const at::Tensor keys = features(keys_values.select(2, 0), input.position_bias, input.positions);

@@ -104,12 +104,12 @@ std::vector<std::pair<std::string, std::vector<Shape>>> groups() {
   const Shape ql = simplebooks("QL 08/08", "ql", {8, 8, 0}, 128);
   const Shape paper_xl = simplebooks("XL 04/12", "xl", {4, 12, 0}, 256);
   const Shape paper_ql = simplebooks("QL 04/12", "ql", {4, 12, 0}, 256);
+  const Shape compressive = simplebooks("Compressive 04/06/06", "compressive", {4, 6, 6}, 256);
   std::vector<std::pair<std::string, std::vector<Shape>>> all = {
       {"sb2", {sb2, without_dropout(sb2)}},
       {"sb2-long", {sb2_long}},
       {"scales", {sb2, ql}},
-      {"paper",
-       {paper_xl, paper_ql, simplebooks("Compressive 04/06/06", "compressive", {4, 6, 6}, 256)}},
+      {"paper", {paper_xl, paper_ql, compressive}},
       {"char", {characters()}},
       {"windows", windows("xl")},
       {"windows-ql", windows("ql")}};
@@ -119,6 +119,7 @@ std::vector<std::pair<std::string, std::vector<Shape>>> groups() {
   all.push_back({"bfloat16-ql", {ql, in_bfloat16(ql)}});
   all.push_back({"bfloat16-paper-xl", {paper_xl, in_bfloat16(paper_xl)}});
   all.push_back({"bfloat16-paper-ql", {paper_ql, in_bfloat16(paper_ql)}});
+  all.push_back({"bfloat16-paper-compressive", {compressive, in_bfloat16(compressive)}});
   return all;
 }
 

@@ -499,6 +499,55 @@ TEST_CASE("attention_forward: rounds the operands of all products, and nothing e
   }
 }
 
+// Returns the input in float32.
+AttentionInput as_floats(AttentionInput input) {
+  for (at::Tensor* tensor : {&input.queries, &input.keys_values.front(), &input.positions,
+                             &input.content_bias, &input.position_bias}) {
+    if (tensor->defined()) *tensor = tensor->to(at::kFloat);
+  }
+  return input;
+}
+
+TEST_CASE("attention_forward: short windows of bfloat16 are those of their numbers in float32") {
+  at::manual_seed(10);
+  const at::NoGradGuard no_grad;
+  for (const Shape& shape : shapes()) {
+    if (shape.segment + shape.memory > kShortWindow) continue;
+    for (const Kind kind : kKinds) {
+      AttentionInput input = as_floats(random_input(shape, kind));
+      at::Tensor& keys_values = input.keys_values.front();
+      keys_values = keys_values.to(at::kBFloat16);
+      AttentionInput wide = input;
+      wide.keys_values.front() = keys_values.to(at::kFloat);
+      // The streams of a part may lie in a longer tensor.
+      AttentionInput part = input;
+      part.keys_values.front() = at::constant_pad_nd(keys_values, {0, 0, 0, 0, 0, 0, 2, 1}, 1)
+                                     .narrow(1, 2, keys_values.size(1));
+      const at::Tensor factors = at::randn_like(input.queries);
+      for (const auto version : {machine::VectorVersion::kPortable, machine::VectorVersion::kAvx2,
+                                 machine::VectorVersion::kAvx512}) {
+        if (!machine::has_vector_version(version)) continue;
+        const AttentionResult expected = attention_forward(wide, true, version);
+        const AttentionResult found = attention_forward(input, true, version);
+        CHECK(at::equal(found.sums, expected.sums));
+        CHECK(at::equal(attention_forward(part, true, version).sums, expected.sums));
+        const AttentionGradients of_wide = attention_backward(wide, expected, factors, version);
+        const AttentionGradients of_input = attention_backward(input, found, factors, version);
+        CHECK(at::equal(of_input.keys_values, of_wide.keys_values.to(at::kBFloat16)));
+        CHECK(at::equal(of_input.queries, of_wide.queries));
+        if (of_wide.positions.defined()) CHECK(at::equal(of_input.positions, of_wide.positions));
+      }
+    }
+  }
+  // Longer windows have keys of float32. relative_attention() widens them.
+  AttentionInput input = as_floats(random_input({1, 2, kShortWindow - 1, 1, 4}, Kind::kWhole));
+  AttentionInput rounded_keys = input;
+  rounded_keys.keys_values.front() = input.keys_values.front().to(at::kBFloat16);
+  CHECK_THROWS_AS(attention_forward(rounded_keys, false), std::logic_error);
+  input.keys_values.front() = rounded_keys.keys_values.front().to(at::kFloat);
+  CHECK(at::equal(relative_attention(rounded_keys), relative_attention(input)));
+}
+
 TEST_CASE("attention_backward: a common offset of the values changes rounded gradients little") {
   at::manual_seed(13);
   const at::NoGradGuard no_grad;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/attention.h"
 #include "kernels/feed_forward.h"
 #include "kernels/product.h"
 #include "kernels/projection.h"
@@ -59,21 +60,28 @@ TEST_CASE("feed_forward: rounds its operands" * doctest::test_suite("numeric")) 
       torch::autograd::grad({output}, inputs, {gradient.to(at::kFloat)});
 
   const at::Tensor x = rounded(states), v = rounded(outer_weight), g = rounded(gradient);
-  const at::Tensor hidden = rounded(at::relu(at::addmm(bias, x, inner_weight.t())));
-  const at::Tensor slopes = at::where(hidden > 0, at::mm(g, v), at::zeros_like(hidden));
-  CHECK_FALSE(at::equal(hidden, at::relu(at::addmm(bias, x, inner_weight.t()))));
-  CHECK_FALSE(at::equal(rounded(slopes), slopes));
+  const at::Tensor inner_product = at::mm(x, inner_weight.t()), by_hidden = at::mm(g, v);
+  const at::Tensor hidden = rounded(at::relu(rounded(inner_product) + bias));
+  const at::Tensor slopes = at::where(hidden > 0, rounded(by_hidden), at::zeros_like(hidden));
+  CHECK_FALSE(at::equal(hidden, rounded(at::relu(inner_product + bias))));
+  CHECK_FALSE(at::equal(rounded(by_hidden), by_hidden));
   CHECK(is_close(output, at::mm(hidden, v.t()), kLastDigits));
-  CHECK(is_close(gradients[0], at::mm(rounded(slopes), inner_weight), kLastDigits));
-  CHECK(is_close(gradients[1], at::mm(rounded(slopes).t(), x), kLastDigits));
+  CHECK(is_close(gradients[0], at::mm(slopes, inner_weight), kLastDigits));
+  CHECK(is_close(gradients[1], at::mm(slopes.t(), x), kLastDigits));
   CHECK(is_close(gradients[2], slopes.sum(0), kLastDigits));
   CHECK(is_close(gradients[3], at::mm(g.t(), hidden), kLastDigits));
 }
 
-TEST_CASE("project_window: queries, keys and values come from rounded operands" *
-          doctest::test_suite("numeric")) {
-  at::manual_seed(2);
-  const std::int64_t batch = 3, segment = 2, length = 5, width = 6, heads = 2, d_heads = 8;
+namespace {
+
+// Returns the values that project_window() gives to keys, values and their gradient.
+at::Tensor as_keys(const at::Tensor& tensor) {
+  return tensor.size(1) <= kernels::kShortWindow ? rounded(tensor) : tensor;
+}
+
+void check_window(std::int64_t length) {
+  CAPTURE(length);
+  const std::int64_t batch = 3, segment = 2, width = 6, heads = 2, d_heads = 8;
   const at::Tensor window = whole_numbers({batch, length, width}, 300);
   const at::Tensor net = whole_numbers({3 * d_heads, width}, 300);
   const at::Tensor by_queries = whole_numbers({batch, segment, heads, d_heads / heads}, 300);
@@ -85,7 +93,7 @@ TEST_CASE("project_window: queries, keys and values come from rounded operands" 
       inputs[0], window.to(at::kFloat), at::Tensor(), at::Tensor(), inputs[1], heads);
   const std::vector<at::Tensor> gradients =
       torch::autograd::grad({found.queries, found.keys_values}, inputs,
-                            {by_queries.to(at::kFloat), by_others.to(at::kFloat)});
+                            {by_queries.to(at::kFloat), as_keys(by_others).to(found.keys_values)});
 
   const at::Tensor all = rounded(window).view({-1, width}), weight = rounded(net);
   const at::Tensor recent =
@@ -94,7 +102,10 @@ TEST_CASE("project_window: queries, keys and values come from rounded operands" 
   const at::Tensor of_others = weight.narrow(0, d_heads, 2 * d_heads);
   CHECK(
       is_close(found.queries.reshape({-1, d_heads}), at::mm(recent, of_queries.t()), kLastDigits));
-  CHECK(is_close(found.keys_values.reshape({-1, 2 * d_heads}), at::mm(all, of_others.t()),
+  CHECK((found.keys_values.scalar_type() ==
+         (length <= kernels::kShortWindow ? at::kBFloat16 : at::kFloat)));
+  CHECK(is_close(found.keys_values.view({batch, length, 2 * d_heads}),
+                 as_keys(at::mm(all, of_others.t()).view({batch, length, 2 * d_heads})),
                  kLastDigits));
   const at::Tensor g = rounded(by_queries).reshape({-1, d_heads});
   const at::Tensor h = rounded(by_others).reshape({-1, 2 * d_heads});
@@ -106,10 +117,20 @@ TEST_CASE("project_window: queries, keys and values come from rounded operands" 
   CHECK(is_close(gradients[1], at::cat({at::mm(g.t(), recent), at::mm(h.t(), all)}), kLastDigits));
 }
 
+}  // namespace
+
+TEST_CASE("project_window: queries, keys and values come from rounded operands" *
+          doctest::test_suite("numeric")) {
+  at::manual_seed(2);
+  for (const std::int64_t length : {std::int64_t{5}, kernels::kShortWindow + 1}) {
+    check_window(length);
+  }
+}
+
 TEST_CASE("cross_entropy: rounds its operands" * doctest::test_suite("numeric")) {
   at::manual_seed(3);
   // More columns than a panel has.
-  const std::int64_t rows = 40, width = 24, ids = 2100;
+  const std::int64_t rows = 40, width = 24, ids = 1060;
   const at::Tensor states = at::randn({rows, width}, at::kDouble);
   const at::Tensor weight = at::randn({ids, width}, at::kDouble) * 0.3;
   const at::Tensor bias = at::randn({ids}, at::kDouble) * 0.1;
@@ -149,16 +170,21 @@ TEST_CASE("normalize_rows: rows are rounded in the pass that normalizes or sums 
           doctest::test_suite("numeric")) {
   at::manual_seed(4);
   const at::Tensor rows = at::randn({150, 33}), factor = at::empty({1, 1}, at::kBFloat16);
-  at::Tensor copy, normalized;
+  at::Tensor copy;
   const at::Tensor sums = kernels::sum_rows(rows, factor, copy);
   CHECK(is_close(sums, rows.to(at::kDouble).sum(0), kLastDigits));
   CHECK(at::equal(copy, rows.to(at::kBFloat16)));
-  const kernels::NormalizedRows found = kernels::normalize_rows(rows, {}, {}, factor, normalized);
-  CHECK(is_close(found.values, at::layer_norm(rows.to(at::kDouble), {33}), 1e-5));
-  CHECK(at::equal(normalized, found.values.to(at::kBFloat16)));
-  // The operands of float32 are the rows themselves.
-  kernels::sum_rows(rows, rows, copy);
-  CHECK(copy.is_same(rows));
+  const at::Tensor normalized = kernels::normalize_rows(rows, {}, {}, rows).values;
+  CHECK(is_close(normalized, at::layer_norm(rows.to(at::kDouble), {33}), 1e-5));
+  CHECK(at::equal(kernels::normalize_rows(rows, {}, {}, factor).values,
+                  normalized.to(at::kBFloat16)));
+  // Rows that have the precision of an operand are the operand themselves.
+  at::Tensor same;
+  for (const at::Tensor& operand : {rows, copy}) {
+    const at::Tensor sums_of_operand = kernels::sum_rows(operand, operand, same);
+    CHECK(same.is_same(operand));
+    CHECK(is_close(sums_of_operand, operand.to(at::kDouble).sum(0), kLastDigits));
+  }
 }
 
 TEST_CASE("RoundedWeights: products read the copy of a tensor and of its parts") {

@@ -20,6 +20,7 @@ namespace ql::test {
 namespace {
 
 using kernels::product;
+using kernels::rounded_product;
 using kernels::set_product;
 using kernels::to_operand;
 
@@ -45,6 +46,15 @@ bool is_product(const at::Tensor& result, const at::Tensor& a, const at::Tensor&
   const at::Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
   return (result.scalar_type() == at::kFloat) &&
          ((result.to(at::kDouble) - exact).abs() <= bound(a, b)).all().item<bool>();
+}
+
+bool is_rounded_product(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
+  // Half of the distance between two values of bfloat16 is at most 1/256 of the value.
+  return (result.scalar_type() == at::kBFloat16) &&
+         ((result.to(at::kDouble) - exact).abs() <= bound(a, b) + exact.abs() / 256)
+             .all()
+             .item<bool>();
 }
 
 }  // namespace
@@ -86,12 +96,16 @@ TEST_CASE("product: sums of rounded operands are float32" * doctest::test_suite(
           for (const at::Tensor& of_b : layouts(b)) {
             const at::Tensor found = product(in_bfloat16(of_a), in_bfloat16(of_b));
             CHECK(is_product(found, rounded_a, rounded_b));
+            CHECK(is_rounded_product(rounded_product(in_bfloat16(of_a), in_bfloat16(of_b)),
+                                     rounded_a, rounded_b));
+            CHECK(is_product(rounded_product(of_a, of_b), a, b));
           }
         }
         const at::Tensor bias = at::randn({columns});
-        CHECK(is_product(product(in_bfloat16(a), in_bfloat16(b), bias),
-                         at::cat({rounded_a.to(at::kFloat), at::ones({rows, 1})}, 1),
-                         at::cat({rounded_b.to(at::kFloat), bias.unsqueeze(0)}, 0)));
+        const at::Tensor with_one = at::cat({rounded_a.to(at::kFloat), at::ones({rows, 1})}, 1);
+        const at::Tensor with_bias = at::cat({rounded_b.to(at::kFloat), bias.unsqueeze(0)}, 0);
+        CHECK(is_product(product(in_bfloat16(a), in_bfloat16(b), bias), with_one, with_bias));
+        CHECK(is_rounded_product(rounded_product(a, in_bfloat16(b), bias), with_one, with_bias));
         at::Tensor wide = at::ones({rows, columns + 5});
         at::Tensor part = wide.narrow(1, 2, columns);
         set_product(part, in_bfloat16(a), in_bfloat16(b), /*add=*/true);
@@ -165,6 +179,15 @@ TEST_CASE("product: rounded operands give the same bits for any number of thread
         product(in_bfloat16(a.narrow(0, first, count)), in_bfloat16(b));
   });
   CHECK(at::equal(at::cat(parts), by_one));
+}
+
+TEST_CASE("rounded_product: rows are independent of each other where products must be") {
+  at::manual_seed(5);
+  const at::Tensor a = at::randn({30, 65}), b = in_bfloat16(at::randn({65, 50}));
+  const kernels::BatchInvariant live;
+  const at::Tensor all = rounded_product(a, b);
+  CHECK(at::equal(all, product(a, b).to(at::kBFloat16)));
+  CHECK(at::equal(rounded_product(a.narrow(0, 4, 1), b), all.narrow(0, 4, 1)));
 }
 
 #if defined(QL_ONEDNN)
