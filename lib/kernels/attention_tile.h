@@ -88,9 +88,9 @@ template <int kBytes, typename Real>
 QL_VECTOR_BODY void drop(const std::uint8_t* kept, typename Register<Real, kBytes>::Vector& x) {
   using Integers = typename Register<Real, kBytes>::Integers;
   using Bytes = typename Neighbours<std::uint8_t, Register<Real, kBytes>::kSize>::Vector;
-  const Integers keep =
-      __builtin_convertvector(*reinterpret_cast<const Bytes*>(kept), Integers) != 0;
-  x = keep ? x : typename Register<Real, kBytes>::Vector{};
+  const Integers keep = -__builtin_convertvector(*reinterpret_cast<const Bytes*>(kept), Integers);
+  x = reinterpret_cast<typename Register<Real, kBytes>::Vector>(
+      reinterpret_cast<const Integers&>(x) & keep);
 }
 
 // Adds the scores of distances, and replaces the lanes of keys outside of `keys` by `outside`.
@@ -100,18 +100,16 @@ QL_VECTOR_BODY void complete_scores(const Real* distances, const Range& keys, st
                                     typename Register<Real, kBytes>::Vector& scores) {
   using Vector = typename Register<Real, kBytes>::Vector;
   using Integers = typename Register<Real, kBytes>::Integers;
-  using Integer = typename Register<Real, kBytes>::Integer;
   if (distances != nullptr) {
     Vector more;
     load(distances + column, more);
     scores += more;
   }
   if (column < keys.begin || column + Register<Real, kBytes>::kSize > keys.end) {
-    Integers key;
-    count_up(column, key);
-    const Integers own =
-        (key >= static_cast<Integer>(keys.begin)) & (key < static_cast<Integer>(keys.end));
-    scores = own ? scores : outside;
+    Integers own;
+    mask_lanes(keys.begin - column, keys.end - column, own);
+    scores = reinterpret_cast<Vector>((reinterpret_cast<const Integers&>(scores) & own) |
+                                      (reinterpret_cast<const Integers&>(outside) & ~own));
   }
 }
 

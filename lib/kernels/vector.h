@@ -257,14 +257,31 @@ QL_VECTOR_BODY void load_part(const Number* from, std::int64_t count, Vector& ve
   load(&lanes[0], vector);
 }
 
-// Sets numbers = first, first + 1, first + 2, ...
-template <typename Integers>
-QL_VECTOR_BODY void count_up(std::int64_t first, Integers& numbers) {
-  constexpr int kSize = sizeof(Integers) / sizeof(numbers[0]);
-  for (int lane = 0; lane < kSize; ++lane) {
-    numbers[lane] = static_cast<std::decay_t<decltype(numbers[0])>>(lane);
+// Masks of lanes have all bits of a lane, or none. For vectors of 64 bytes, GCC 12 compares
+// integers lane by lane, so masks are read from memory, and lanes are chosen by operations on bits.
+
+template <typename Integer>
+struct LaneMasks {
+  static constexpr std::int64_t kMost = 64 / static_cast<std::int64_t>(sizeof(Integer));
+  Integer masks[2 * kMost] = {};
+  constexpr LaneMasks() {
+    for (std::int64_t i = kMost; i < 2 * kMost; ++i) masks[i] = Integer(-1);
   }
-  numbers += static_cast<std::decay_t<decltype(numbers[0])>>(first);
+};
+template <typename Integer>
+inline constexpr LaneMasks<Integer> kLaneMasks;
+
+// Sets the mask to the lanes from `begin` up to `end`; the bounds may lie outside of the vector.
+template <typename Integers>
+QL_VECTOR_BODY void mask_lanes(std::int64_t begin, std::int64_t end, Integers& mask) {
+  using Integer = std::decay_t<decltype(mask[0])>;
+  constexpr std::int64_t kSize = sizeof(Integers) / sizeof(Integer);
+  constexpr std::int64_t kMost = LaneMasks<Integer>::kMost;
+  const Integer* const masks = kLaneMasks<Integer>.masks + kMost;
+  Integers from_begin, from_end;
+  load(masks - std::clamp(begin, std::int64_t{0}, kSize), from_begin);
+  load(masks - std::clamp(end, std::int64_t{0}, kSize), from_end);
+  mask = from_begin & ~from_end;
 }
 
 // sum_of_lanes() adds one half of the lanes to the other half until lane 0 is the sum of all lanes.
