@@ -304,7 +304,7 @@ static void decode(const Options& options) {
   const std::string name = options.positional().empty() ? "-" : options.positional().front();
   refuse_to_replace(options.text("output-file"), files_read(options, {name}, {"vocab"}));
   std::error_code absent;
-  if (std::filesystem::is_directory(name, absent)) {
+  if (options.text("input") != "ids" && std::filesystem::is_directory(name, absent)) {
     throw UsageError(printable(name), "is a folder, expected a token stream",
                      "write packed data as a token stream with `qlbin cat`");
   }

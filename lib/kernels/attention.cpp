@@ -95,6 +95,11 @@ at::Tensor join(const std::vector<at::Tensor>& parts) {
   return parts.size() == 1 ? parts.front() : at::cat(parts, 1);
 }
 
+// Returns all keys and values in the precision of the queries.
+at::Tensor join_widened(const AttentionInput& input) {
+  return join(input.keys_values).to(input.queries.scalar_type());
+}
+
 at::Tensor with_bias(const at::Tensor& queries, const at::Tensor& bias) {
   return bias.defined() ? queries + bias : queries;
 }
@@ -161,7 +166,7 @@ at::Tensor relative_attention(const AttentionInput& input) {
   if (!machine::uses_kernels(input.queries)) return attention_of_operations(input);
   AttentionInput plain = input;
   plain.rounds = input.rounds && pays_to_round(input);
-  if (input.window() > kShortWindow) {
+  if (!is_short(input)) {
     for (at::Tensor& part : plain.keys_values) part = part.to(input.queries.scalar_type());
   }
   plain.queries = input.queries.contiguous();
@@ -209,7 +214,7 @@ static at::Tensor probabilities_of(const AttentionInput& input, const at::Tensor
 at::Tensor attention_of_operations(const AttentionInput& input) {
   // The backward pass of one unbind() makes one gradient. The backward passes of two select() calls
   // would make two, each of the full size and padded with zeros.
-  const std::vector<at::Tensor> keys_values = join(input.keys_values).unbind(2);
+  const std::vector<at::Tensor> keys_values = join_widened(input).unbind(2);
   at::Tensor probabilities = probabilities_of(input, keys_values[0]);
   if (input.dropout.dropped > 0) {
     std::vector<std::int64_t> shape = probabilities.sizes().vec();
@@ -222,8 +227,7 @@ at::Tensor attention_of_operations(const AttentionInput& input) {
 }
 
 at::Tensor attention_probabilities(const AttentionInput& input) {
-  return probabilities_of(input,
-                          join(input.keys_values).select(2, 0).to(input.queries.scalar_type()));
+  return probabilities_of(input, join_widened(input).select(2, 0));
 }
 
 at::Tensor attention_usage(const AttentionInput& input) {

@@ -17,8 +17,8 @@ namespace ql::kernels {
 // core takes more time than computing with them.
 inline constexpr std::int64_t kShortWindow = 64;
 
-// Holds the input of attention; H = n_head. All tensors except the masks have one dtype, and all
-// are on one device. Keys and values may be bfloat16 while the other tensors are float32.
+// Holds the input of attention; H = n_head. All tensors are on one device. Except for the masks,
+// and for keys and values, which may be bfloat16 beside float32, they have one dtype.
 struct AttentionInput {
   at::Tensor queries;  // [batch, segment, H, d_head]
   // These are the parts of the window, oldest first. Each part is [batch, length, 2, H, d_head]:

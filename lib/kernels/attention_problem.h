@@ -49,12 +49,17 @@ struct AttentionGradients {
   at::Tensor queries, keys_values, positions, content_bias, position_bias;
 };
 
+// Returns true if neither the window nor the segment has more than kShortWindow states.
+inline bool is_short(const AttentionInput& input) {
+  return std::max(input.window(), input.queries.size(1)) <= kShortWindow;
+}
+
 // With `input.rounds`, the operands of products of float32 are rounded to bfloat16.
 //
 // All tensors must be on the CPU and contiguous, with one exception: the tensors of `keys_values`
 // may have any stride in the batch dimension, so that elements of the batch may even overlap. All
-// tensors must be float32, or all must be float64. In a short window without `input.rounds`, the
-// tensors of `keys_values` may be bfloat16 beside others of float32; then their gradient is
+// tensors must be float32, or all must be float64, with one exception: beside float32, the tensors
+// of `keys_values` may be bfloat16 if is_short() and not `input.rounds`. Then their gradient is
 // bfloat16, too. `normalizers` and `probabilities` of the result stay undefined unless `keep` is
 // set.
 AttentionResult attention_forward(const AttentionInput& input, bool keep,
@@ -135,7 +140,7 @@ struct View {
         parts.back().data = part.data_ptr<Real>();
       }
     }
-    if (widens && (!std::is_same_v<Real, float> || window > kShortWindow || input.rounds)) {
+    if (widens && (!std::is_same_v<Real, float> || !is_short(input) || input.rounds)) {
       throw std::logic_error("only short windows of float32 may have keys of bfloat16");
     }
     for (std::int64_t head = 0; head < heads; ++head) {

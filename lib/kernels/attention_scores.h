@@ -67,7 +67,9 @@ class TileScores {
     const std::int64_t end = problem.first_key + problem.keys * problem.step;
     for (const Part<Real>& part : view_.parts) {
       const std::int64_t at = problem.stream * part.stride + problem.head * view_.width;
-      const Real* states = view_.widens ? widen(part, at, begin) : part.data + at;
+      // All problems of a stream and head read the same widened rows.
+      if (view_.widens && problem.first == 0) widen(part, at, begin);
+      const Real* states = view_.widens ? widened_at(begin) : part.data + at;
       for (; key < std::min(end, begin + part.length); key += problem.step) {
         key_rows_.push_back(states + (key - begin) * 2 * view_.pitch());
       }
@@ -175,15 +177,14 @@ class TileScores {
 
  private:
   // Widens the keys and values of a part, whose elements for this stream and head begin at `at`.
-  // `begin` is the window index of its first state. Returns the place of this state.
-  const Real* widen(const Part<Real>& part, std::int64_t at, std::int64_t begin) {
-    Real* const to = widened_.begin() + begin * 2 * view_.pitch();
+  // `begin` is the window index of its first state.
+  void widen(const Part<Real>& part, std::int64_t at, std::int64_t begin) {
     if constexpr (std::is_same_v<Real, float>) {
-      copy_rows_in(version_, part.rounded + at, view_.row(), 2 * part.length, view_.width, to,
-                   view_.pitch());
+      copy_rows_in(version_, part.rounded + at, view_.row(), 2 * part.length, view_.width,
+                   widened_at(begin), view_.pitch());
     }
-    return to;
   }
+  Real* widened_at(std::int64_t state) { return widened_.begin() + state * 2 * view_.pitch(); }
 
   // Draws the mask's rows of the tile, and points `rows` to them.
   void draw_kept(const AttentionProblem<Real>& problem, const Tile& tile, TileRows<Real>& rows) {

@@ -83,14 +83,14 @@ QL_VECTOR_BODY const std::uint8_t* kept_row(const TileRows<Real>* in, std::int64
              : in->kept + (row + in->first_kept) / in->rows_per_kept * in->kept_stride;
 }
 
-// Sets a lane to 0 where the mask has 0.
+// Sets a lane to 0 where the mask has 0. Its other elements are 1.
 template <int kBytes, typename Real>
 QL_VECTOR_BODY void drop(const std::uint8_t* kept, typename Register<Real, kBytes>::Vector& x) {
   using Integers = typename Register<Real, kBytes>::Integers;
   using Bytes = typename Neighbours<std::uint8_t, Register<Real, kBytes>::kSize>::Vector;
   const Integers keep = -__builtin_convertvector(*reinterpret_cast<const Bytes*>(kept), Integers);
-  x = reinterpret_cast<typename Register<Real, kBytes>::Vector>(
-      reinterpret_cast<const Integers&>(x) & keep);
+  x = reinterpret_cast<typename Register<Real, kBytes>::Vector>(reinterpret_cast<Integers>(x) &
+                                                                keep);
 }
 
 // Adds the scores of distances, and replaces the lanes of keys outside of `keys` by `outside`.
@@ -108,8 +108,8 @@ QL_VECTOR_BODY void complete_scores(const Real* distances, const Range& keys, st
   if (column < keys.begin || column + Register<Real, kBytes>::kSize > keys.end) {
     Integers own;
     mask_lanes(keys.begin - column, keys.end - column, own);
-    scores = reinterpret_cast<Vector>((reinterpret_cast<const Integers&>(scores) & own) |
-                                      (reinterpret_cast<const Integers&>(outside) & ~own));
+    scores = reinterpret_cast<Vector>((reinterpret_cast<Integers>(scores) & own) |
+                                      (reinterpret_cast<Integers>(outside) & ~own));
   }
 }
 

@@ -82,8 +82,7 @@ void multiply_rounded(at::Tensor& result, const at::Tensor& a, const at::Tensor&
     machine::multiply_by_onednn(result, a, b, add, bias.defined() ? bias.contiguous() : bias);
     return;
   }
-  at::Tensor sums =
-      result.scalar_type() == at::kFloat ? result : at::empty_like(result, at::kFloat);
+  at::Tensor sums = result.to(at::kFloat);
   multiply_floats(sums, a.to(at::kFloat), b.to(at::kFloat), add, bias);
   if (!sums.is_same(result)) result.copy_(sums);
 }
@@ -219,11 +218,6 @@ at::Tensor to_operand(const at::Tensor& matrix, const at::Tensor& factor) {
   return factor.scalar_type() == at::kBFloat16 && matrix.scalar_type() == at::kFloat
              ? round_matrix(matrix)
              : matrix;
-}
-
-at::Tensor operand_buffer(const at::Tensor& matrix, const at::Tensor& factor) {
-  return matrix.scalar_type() == factor.scalar_type() ? matrix
-                                                      : at::empty_like(matrix, factor.options());
 }
 
 BatchInvariant::BatchInvariant() : before_(batch_invariant) { batch_invariant = true; }

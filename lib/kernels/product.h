@@ -34,11 +34,6 @@ at::Tensor weight_factor(const at::Tensor& weight, const at::Tensor& scales = {}
 // Returns the matrix as an operand, rounded if it is float32 and `factor` is bfloat16.
 at::Tensor to_operand(const at::Tensor& matrix, const at::Tensor& factor);
 
-// Returns a tensor for `matrix` in the precision of `factor`, with which it is multiplied later.
-// The last kernel that changes `matrix` must write its result to this tensor. The tensor is
-// `matrix` itself if it already has the precision, else it is new and uninitialized.
-at::Tensor operand_buffer(const at::Tensor& matrix, const at::Tensor& factor);
-
 // Outside of a piece of work (machine/threads.h), a matrix product is divided into pieces for the
 // threads. Only the sizes of the matrices decide the pieces, so the bits of the result do not
 // depend on the number of threads. For few rows we have a kernel of our own, which reads every

@@ -105,9 +105,10 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
     const auto part = [&](const at::Tensor& tensor, std::int64_t begin, std::int64_t count) {
       return tensor.defined() ? tensor.narrow(0, begin * d_heads, count * d_heads) : tensor;
     };
-    context->save_for_backward(
-        {qkv_net, norm_weight.value_or(at::Tensor()), norm_bias.value_or(at::Tensor())});
-    context->saved_data["window"] = window;
+    context->save_for_backward({qkv_net, norm_weight.value_or(at::Tensor()),
+                                norm_bias.value_or(at::Tensor()),
+                                norm_weight ? window : at::Tensor()});
+    context->saved_data["batch"] = batch;
     context->saved_data["all"] = all;
     context->saved_data["recent"] = recent;
     context->saved_data["weight"] = factor;
@@ -120,11 +121,12 @@ struct ProjectWindow : torch::autograd::Function<ProjectWindow> {
   static variable_list backward(AutogradContext* context, variable_list outputs) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &qkv_net = saved[0], &norm_weight = saved[1], &norm_bias = saved[2];
-    const at::Tensor window = context->saved_data["window"].toTensor();
+    const at::Tensor& window = saved[3];
     const at::Tensor all = context->saved_data["all"].toTensor();
     const at::Tensor recent = context->saved_data["recent"].toTensor();
     const at::Tensor weight = context->saved_data["weight"].toTensor();
-    const std::int64_t batch = window.size(0), length = window.size(1), width = window.size(2);
+    const std::int64_t batch = context->saved_data["batch"].toInt();
+    const std::int64_t length = all.size(0) / batch, width = all.size(1);
     const std::int64_t d_heads = qkv_net.size(0) / 3, segment = recent.size(0) / batch;
     const at::Tensor queries = outputs[0].contiguous(), keys_values = outputs[1].contiguous();
 

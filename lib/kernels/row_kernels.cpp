@@ -2,6 +2,8 @@
 
 #include "kernels/row_kernels.h"
 
+#include <stdexcept>
+
 #include "kernels/feed_forward.h"
 #include "kernels/product.h"
 #include "machine/threads.h"
@@ -303,7 +305,8 @@ NormalizedRows normalize_rows(const at::Tensor& states, const at::Tensor& weight
 at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor& factor) {
   const std::int64_t width = width_of(rows);
   const at::Tensor columns = column_sums(rows, 1);
-  factor = operand_buffer(rows, beside);
+  factor =
+      rows.scalar_type() == beside.scalar_type() ? rows : at::empty_like(rows, beside.options());
   AT_DISPATCH_FLOATING_TYPES(columns.scalar_type(), "sum_rows", [&] {
     auto* sums = columns.data_ptr<scalar_t>();
     with_numbers<scalar_t>(rows, [&](const auto* in) {
@@ -397,7 +400,8 @@ AddGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weigh
 void normalize_rows_gradient(at::Tensor& gradient, const at::Tensor& states,
                              const at::Tensor& statistics) {
   const std::int64_t width = width_of(gradient);
-  const at::Tensor scratch = at::empty_like(column_sums(gradient, 1));
+  const at::Tensor scratch =
+      at::empty({(count_of(gradient) + kBlock - 1) / kBlock, width}, gradient.options());
   AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "normalize_rows_gradient", [&] {
     for_blocks(gradient, [&](const Block& block) {
       normalize_gradient_block(gradient.data_ptr<scalar_t>() + block.at,
@@ -422,6 +426,9 @@ void relu_rows(at::Tensor& hidden, const at::Tensor& bias, const DropoutMask& ke
 }
 
 at::Tensor relu_rows_gradient(at::Tensor& gradient, const at::Tensor& hidden, double factor) {
+  if (gradient.scalar_type() != hidden.scalar_type()) {
+    throw std::logic_error("the hidden states and their gradient have different precisions");
+  }
   const std::int64_t width = width_of(gradient);
   const at::Tensor columns = column_sums(gradient, 1);
   AT_DISPATCH_FLOATING_TYPES(columns.scalar_type(), "relu_rows_gradient", [&] {

@@ -1,6 +1,6 @@
 // Has the operations on rows of states between a layer's matrix products: the sum of residual and
-// dropout(output + bias); layer norm; dropout(relu(inner + bias)); and the gradients of these. Each
-// operation is one pass over memory, on the CPU and outside of autograd.
+// dropout(output + bias); layer norm; dropout(relu(hidden + bias)); and the gradients of these.
+// Each operation is one pass over memory, on the CPU and outside of autograd.
 //
 // Tensors are contiguous, float32 or float64. Masks are uint8, and tensors that are operands or
 // results of matrix products may be bfloat16 where this is said. A tensor is treated as rows [rows,
@@ -70,9 +70,9 @@ at::Tensor sum_rows(const at::Tensor& rows, const at::Tensor& beside, at::Tensor
 void relu_rows(at::Tensor& hidden, const at::Tensor& bias, const DropoutMask& kept);
 
 // Turns the gradient with respect to `hidden`, the result of relu_rows(), into the gradient with
-// respect to its `hidden` before, and returns the gradient of `bias`. Both tensors may be bfloat16.
-// `factor` is DropoutMask::factor. The mask's elements are not needed, because dropped elements are
-// 0 in `hidden`.
+// respect to the values that relu_rows() replaced, and returns the gradient of `bias`. Both tensors
+// are bfloat16, or none; throws std::logic_error if only one is. `factor` is DropoutMask::factor.
+// The mask's elements are not needed, because dropped elements are 0 in `hidden`.
 at::Tensor relu_rows_gradient(at::Tensor& gradient, const at::Tensor& hidden, double factor);
 
 }  // namespace ql::kernels

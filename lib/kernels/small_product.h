@@ -322,7 +322,7 @@ template <int kBytes>
 QL_VECTOR_BODY void round_lanes(const typename Register<float, kBytes>::Vector& numbers,
                                 typename Neighbours<std::uint32_t, kBytes>::Vector& rounded) {
   using Bits = typename Neighbours<std::uint32_t, kBytes>::Vector;
-  const Bits bits = reinterpret_cast<const Bits&>(numbers);
+  const Bits bits = reinterpret_cast<Bits>(numbers);
   const Bits nearest = bits + 0x7FFFU + ((bits >> 16) & 1U);
   rounded = (bits & 0x7FFFFFFFU) > 0x7F800000U ? bits | 0x400000U : nearest;
 }

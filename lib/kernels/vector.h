@@ -259,7 +259,8 @@ QL_VECTOR_BODY void load_part(const Number* from, std::int64_t count, Vector& ve
 
 // Masks of lanes have all bits of a lane, or none. For vectors of 64 bytes, GCC 12 compares
 // integers lane by lane, so masks are read from memory, and lanes are chosen by operations on bits.
-
+// The first half of `masks` is 0, so a vector that is read b elements before the middle lacks its
+// first b lanes.
 template <typename Integer>
 struct LaneMasks {
   static constexpr std::int64_t kMost = 64 / static_cast<std::int64_t>(sizeof(Integer));

@@ -511,10 +511,10 @@ AttentionInput as_floats(AttentionInput input) {
 TEST_CASE("attention_forward: short windows of bfloat16 are those of their numbers in float32") {
   at::manual_seed(10);
   const at::NoGradGuard no_grad;
-  for (const Shape& shape : shapes()) {
-    if (shape.segment + shape.memory > kShortWindow) continue;
+  for (const Shape& shape : all_shapes()) {
     for (const Kind kind : kKinds) {
       AttentionInput input = as_floats(random_input(shape, kind));
+      if (!is_short(input)) continue;
       at::Tensor& keys_values = input.keys_values.front();
       keys_values = keys_values.to(at::kBFloat16);
       AttentionInput wide = input;
@@ -523,6 +523,14 @@ TEST_CASE("attention_forward: short windows of bfloat16 are those of their numbe
       AttentionInput part = input;
       part.keys_values.front() = at::constant_pad_nd(keys_values, {0, 0, 0, 0, 0, 0, 2, 1}, 1)
                                      .narrow(1, 2, keys_values.size(1));
+      // Keys and values may come in several parts.
+      AttentionInput parts = input, wide_parts = wide;
+      const std::int64_t keys = keys_values.size(1), older = keys / 2;
+      for (AttentionInput* of : {&parts, &wide_parts}) {
+        const at::Tensor all = of->keys_values.front();
+        of->keys_values = {all.narrow(1, 0, older), all.narrow(1, older, keys - older)};
+      }
+      CHECK(at::equal(attention_probabilities(input), attention_probabilities(wide)));
       const at::Tensor factors = at::randn_like(input.queries);
       for (const auto version : {machine::VectorVersion::kPortable, machine::VectorVersion::kAvx2,
                                  machine::VectorVersion::kAvx512}) {
@@ -531,21 +539,30 @@ TEST_CASE("attention_forward: short windows of bfloat16 are those of their numbe
         const AttentionResult found = attention_forward(input, true, version);
         CHECK(at::equal(found.sums, expected.sums));
         CHECK(at::equal(attention_forward(part, true, version).sums, expected.sums));
+        CHECK(at::equal(attention_forward(parts, false, version).sums,
+                        attention_forward(wide_parts, false, version).sums));
         const AttentionGradients of_wide = attention_backward(wide, expected, factors, version);
         const AttentionGradients of_input = attention_backward(input, found, factors, version);
         CHECK(at::equal(of_input.keys_values, of_wide.keys_values.to(at::kBFloat16)));
         CHECK(at::equal(of_input.queries, of_wide.queries));
         if (of_wide.positions.defined()) CHECK(at::equal(of_input.positions, of_wide.positions));
+        if (of_wide.content_bias.defined()) {
+          CHECK(at::equal(of_input.content_bias, of_wide.content_bias));
+          CHECK(at::equal(of_input.position_bias, of_wide.position_bias));
+        }
       }
     }
   }
-  // Longer windows have keys of float32. relative_attention() widens them.
-  AttentionInput input = as_floats(random_input({1, 2, kShortWindow - 1, 1, 4}, Kind::kWhole));
-  AttentionInput rounded_keys = input;
-  rounded_keys.keys_values.front() = input.keys_values.front().to(at::kBFloat16);
-  CHECK_THROWS_AS(attention_forward(rounded_keys, false), std::logic_error);
-  input.keys_values.front() = rounded_keys.keys_values.front().to(at::kFloat);
-  CHECK(at::equal(relative_attention(rounded_keys), relative_attention(input)));
+  // Longer windows and segments have keys of float32. relative_attention() widens them.
+  for (AttentionInput input :
+       {as_floats(random_input({1, 2, kShortWindow - 1, 1, 4}, Kind::kWhole)),
+        as_floats(random_input(kSeveralParts, Kind::kSeesAll))}) {
+    AttentionInput rounded_keys = input;
+    rounded_keys.keys_values.front() = input.keys_values.front().to(at::kBFloat16);
+    CHECK_THROWS_AS(attention_forward(rounded_keys, false), std::logic_error);
+    input.keys_values.front() = rounded_keys.keys_values.front().to(at::kFloat);
+    CHECK(at::equal(relative_attention(rounded_keys), relative_attention(input)));
+  }
 }
 
 TEST_CASE("attention_backward: a common offset of the values changes rounded gradients little") {

@@ -46,7 +46,7 @@ constexpr double kLastDigits = 1e-6;
 
 }  // namespace
 
-TEST_CASE("feed_forward: rounds its operands" * doctest::test_suite("numeric")) {
+TEST_CASE("feed_forward: rounds its operands and inner states" * doctest::test_suite("numeric")) {
   at::manual_seed(1);
   const at::Tensor states = whole_numbers({70, 8}, 300), gradient = whole_numbers({70, 8}, 300);
   const at::Tensor inner_weight = whole_numbers({19, 8}, 3),
@@ -117,6 +117,53 @@ void check_window(std::int64_t length) {
   CHECK(is_close(gradients[1], at::cat({at::mm(g.t(), recent), at::mm(h.t(), all)}), kLastDigits));
 }
 
+// Does the same with a norm. A normalized value near the middle of two values of bfloat16 may be
+// rounded to the other one, so the tolerance is larger.
+void check_normalized_window(std::int64_t length) {
+  CAPTURE(length);
+  constexpr double kFewRoundings = 2e-3;
+  const std::int64_t batch = 3, segment = 2, width = 48, heads = 2, d_heads = 8;
+  const at::Tensor window = at::randn({batch, length, width}, at::kDouble) * 2 + 0.5;
+  const at::Tensor net = at::randn({3 * d_heads, width}, at::kDouble);
+  const at::Tensor weight = at::rand({width}, at::kDouble) + 0.5;
+  const at::Tensor bias = at::randn({width}, at::kDouble);
+  const at::Tensor by_queries = at::randn({batch, segment, heads, d_heads / heads}, at::kDouble);
+  const at::Tensor by_others = at::randn({batch, length, 2, heads, d_heads / heads}, at::kDouble);
+  const std::vector<at::Tensor> inputs = {as_floats(window.narrow(1, length - segment, segment)),
+                                          as_floats(weight), as_floats(bias), as_floats(net)};
+  const kernels::RoundedWeights copies_of_weight(inputs.back());
+  const kernels::QueriesKeysValues found = kernels::project_window(
+      inputs[0], window.to(at::kFloat), inputs[1], inputs[2], inputs[3], heads);
+  const std::vector<at::Tensor> gradients =
+      torch::autograd::grad({found.queries, found.keys_values}, inputs,
+                            {by_queries.to(at::kFloat), as_keys(by_others).to(found.keys_values)});
+
+  const auto recent = [&](const at::Tensor& all) {
+    return all.view({batch, length, -1}).narrow(1, length - segment, segment).flatten(0, 1);
+  };
+  const at::Tensor y = at::layer_norm(window, {width}).view({-1, width}), all = rounded(y);
+  const at::Tensor factor = rounded(net * weight), shift = net.mv(bias);
+  const at::Tensor results = at::addmm(shift, all, factor.t());
+  const at::Tensor g = by_queries.view({-1, d_heads}),
+                   h = as_keys(by_others).view({batch * length, -1});
+  const at::Tensor of_queries = factor.narrow(0, 0, d_heads);
+  const at::Tensor of_others = factor.narrow(0, d_heads, 2 * d_heads);
+  CHECK(is_close(found.queries.reshape({-1, d_heads}), recent(results).narrow(1, 0, d_heads),
+                 kFewRoundings));
+  CHECK(is_close(found.keys_values.reshape({-1, 2 * d_heads}),
+                 results.narrow(1, d_heads, 2 * d_heads), 2 * kFewRoundings));
+  const at::Tensor of_factor = at::cat({rounded(g).t().mm(recent(all)), rounded(h).t().mm(all)});
+  const at::Tensor of_shift = at::cat({g.sum(0), h.sum(0)});
+  at::Tensor states = window.narrow(1, length - segment, segment).detach().requires_grad_();
+  const at::Tensor of_states =
+      torch::autograd::grad({at::layer_norm(states, {width}).view({-1, width})}, {states},
+                            {rounded(g).mm(of_queries) + rounded(recent(h)).mm(of_others)})[0];
+  CHECK(is_close(gradients[0], of_states, kFewRoundings));
+  CHECK(is_close(gradients[1], (net * of_factor).sum(0), kFewRoundings));
+  CHECK(is_close(gradients[2], net.t().mv(of_shift), kFewRoundings));
+  CHECK(is_close(gradients[3], of_factor * weight + of_shift.outer(bias), kFewRoundings));
+}
+
 }  // namespace
 
 TEST_CASE("project_window: queries, keys and values come from rounded operands" *
@@ -124,6 +171,7 @@ TEST_CASE("project_window: queries, keys and values come from rounded operands" 
   at::manual_seed(2);
   for (const std::int64_t length : {std::int64_t{5}, kernels::kShortWindow + 1}) {
     check_window(length);
+    check_normalized_window(length);
   }
 }
 

@@ -172,6 +172,13 @@ TEST_CASE("product: rounded operands give the same bits for any number of thread
   const at::Tensor by_one = by_threads(1);
   CHECK(at::equal(by_threads(2), by_one));
   CHECK(at::equal(by_threads(3), by_one));
+  const auto rounded_by_threads = [&](int threads) {
+    const SoManyThreads so_many(threads);
+    return rounded_product(a, in_bfloat16(b));
+  };
+  const at::Tensor rounded_by_one = rounded_by_threads(1);
+  CHECK(at::equal(rounded_by_threads(2), rounded_by_one));
+  CHECK(at::equal(rounded_by_threads(3), rounded_by_one));
   const SoManyThreads three(3);
   std::vector<at::Tensor> parts(3);
   machine::for_pieces(700, 256, [&](std::int64_t first, std::int64_t count) {

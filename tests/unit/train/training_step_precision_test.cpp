@@ -80,7 +80,7 @@ TEST_CASE("train: bfloat16 has the same bits for any threads, and a resume conti
   }
 }
 
-// There is enough work for all threads: a product has more than 256 rows, the softmax two panels,
+// There is enough work for all threads: a product has more than 256 rows, the softmax three panels,
 // and the validation eight pieces.
 TEST_CASE("TrainedNetwork: threads that compute one slice together round the same operands" *
           doctest::test_suite("numeric")) {

@@ -157,7 +157,7 @@ double rounded_difference(const std::string& name, const net::Network& network) 
 
 }  // namespace
 
-// LibTorch rounds the operands of the same products, and also the results.
+// LibTorch rounds the operands of the same products, and also all results.
 TEST_CASE("golden networks: in bfloat16 they err no more than by LibTorch's operations" *
           doctest::test_suite("numeric")) {
   for (const std::string name : kNames) {
