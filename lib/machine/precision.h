@@ -14,7 +14,7 @@ namespace ql::machine {
 enum class Precision {
   kFloat32,
   kTf32,      // products of float32 values whose mantissas are rounded to 10 bits when read
-  kBfloat16,  // products of bfloat16 values; their results are, too, on a GPU, and two on the CPU
+  kBfloat16,  // products of bfloat16 values; all results are bfloat16 on a GPU, some on the CPU
   kFloat16,   // products of float16 values, with results in float16
   kAuto,      // the fastest of these that the device has; set_up_precision() finds it
 };
