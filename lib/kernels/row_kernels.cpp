@@ -19,6 +19,8 @@ std::int64_t count_of(const at::Tensor& rows) {
   return rows.size(-1) == 0 ? 0 : rows.numel() / rows.size(-1);
 }
 
+std::int64_t blocks_of(const at::Tensor& rows) { return (count_of(rows) + kBlock - 1) / kBlock; }
+
 // Describes a block of at most kBlock consecutive rows, which is one unit of work.
 struct Block {
   std::int64_t index, first, rows;  // first: the block's first row
@@ -31,7 +33,7 @@ void for_blocks(const at::Tensor& all, const Work& work) {
   const std::int64_t rows = count_of(all), width = width_of(all);
   // `work` reads and writes about this many tensors of the size of `all`.
   constexpr double kTensors = 4;
-  machine::for_parts((rows + kBlock - 1) / kBlock,
+  machine::for_parts(blocks_of(all),
                      machine::microseconds_of(0, kTensors * static_cast<double>(all.nbytes())),
                      [&](std::int64_t begin, std::int64_t end) {
                        for (std::int64_t index = begin; index < end; ++index) {
@@ -44,7 +46,7 @@ void for_blocks(const at::Tensor& all, const Work& work) {
 // Returns zeros [blocks, sums, width], to which each block of rows adds its column sums.
 at::Tensor column_sums(const at::Tensor& rows, std::int64_t sums) {
   const bool rounded = rows.scalar_type() == at::kBFloat16;
-  return at::zeros({(count_of(rows) + kBlock - 1) / kBlock, sums, width_of(rows)},
+  return at::zeros({blocks_of(rows), sums, width_of(rows)},
                    rows.options().dtype(rounded ? at::kFloat : rows.scalar_type()));
 }
 
@@ -400,8 +402,7 @@ AddGradients add_norm_gradients(const AddedRows& result, const at::Tensor& weigh
 void normalize_rows_gradient(at::Tensor& gradient, const at::Tensor& states,
                              const at::Tensor& statistics) {
   const std::int64_t width = width_of(gradient);
-  const at::Tensor scratch =
-      at::empty({(count_of(gradient) + kBlock - 1) / kBlock, width}, gradient.options());
+  const at::Tensor scratch = at::empty({blocks_of(gradient), width}, gradient.options());
   AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "normalize_rows_gradient", [&] {
     for_blocks(gradient, [&](const Block& block) {
       normalize_gradient_block(gradient.data_ptr<scalar_t>() + block.at,

@@ -396,6 +396,15 @@ namespace {
 
 at::Tensor rounded(const at::Tensor& tensor) { return tensor.to(at::kBFloat16).to(at::kDouble); }
 
+// Returns the input in float32.
+AttentionInput as_floats(AttentionInput input) {
+  for (at::Tensor* tensor : {&input.queries, &input.keys_values.front(), &input.positions,
+                             &input.content_bias, &input.position_bias}) {
+    if (tensor->defined()) *tensor = tensor->to(at::kFloat);
+  }
+  return input;
+}
+
 // Returns attention_forward()'s sums, and the gradients of queries, keys and values, positions and
 // biases for the gradient `factors` of the sums, in float64 with the operands of all products
 // rounded. The input must have the kind kMasked, and a batch of 1.
@@ -465,11 +474,7 @@ TEST_CASE("attention_forward: rounds the operands of all products, and nothing e
        {Shape{1, 12, 60, 2, 16}, Shape{1, 61, 80, 1, 33}, Shape{1, 98, 100, 3, 7},
         Shape{1, 70, 900, 2, 20}, Shape{1, 203, 900, 2, 20}, Shape{1, 1030, 3, 2, 17}}) {
     CAPTURE(shape.segment);
-    AttentionInput input = random_input(shape, Kind::kMasked);
-    for (at::Tensor* tensor : {&input.queries, &input.keys_values.front(), &input.positions,
-                               &input.content_bias, &input.position_bias}) {
-      *tensor = tensor->to(at::kFloat);
-    }
+    AttentionInput input = as_floats(random_input(shape, Kind::kMasked));
     const at::Tensor factors = at::randn_like(input.queries);
     const auto run = [&](bool rounds, machine::VectorVersion version) {
       input.rounds = rounds;
@@ -497,15 +502,6 @@ TEST_CASE("attention_forward: rounds the operands of all products, and nothing e
       }
     }
   }
-}
-
-// Returns the input in float32.
-AttentionInput as_floats(AttentionInput input) {
-  for (at::Tensor* tensor : {&input.queries, &input.keys_values.front(), &input.positions,
-                             &input.content_bias, &input.position_bias}) {
-    if (tensor->defined()) *tensor = tensor->to(at::kFloat);
-  }
-  return input;
 }
 
 TEST_CASE("attention_forward: short windows of bfloat16 are those of their numbers in float32") {

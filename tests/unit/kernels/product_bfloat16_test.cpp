@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -12,6 +14,7 @@
 #include "kernels/projection.h"
 #include "kernels/row_kernels.h"
 #include "kernels/softmax.h"
+#include "kernels/softmax_blocks.h"
 #include "machine/threads.h"
 #include "unit/thread_count.h"
 #include "unit/torch_doctest.h"
@@ -70,6 +73,9 @@ TEST_CASE("feed_forward: rounds its operands and inner states" * doctest::test_s
   CHECK(is_close(gradients[1], at::mm(slopes.t(), x), kLastDigits));
   CHECK(is_close(gradients[2], slopes.sum(0), kLastDigits));
   CHECK(is_close(gradients[3], at::mm(g.t(), hidden), kLastDigits));
+  at::Tensor of_floats = at::ones({2, 3});
+  CHECK_THROWS_AS(kernels::relu_rows_gradient(of_floats, of_floats.to(at::kBFloat16), 1),
+                  std::logic_error);
 }
 
 namespace {
@@ -177,8 +183,8 @@ TEST_CASE("project_window: queries, keys and values come from rounded operands" 
 
 TEST_CASE("cross_entropy: rounds its operands" * doctest::test_suite("numeric")) {
   at::manual_seed(3);
-  // More columns than a panel has.
-  const std::int64_t rows = 40, width = 24, ids = 1060;
+  // More columns than two panels have.
+  const std::int64_t rows = 40, width = 24, ids = 2100;
   const at::Tensor states = at::randn({rows, width}, at::kDouble);
   const at::Tensor weight = at::randn({ids, width}, at::kDouble) * 0.3;
   const at::Tensor bias = at::randn({ids}, at::kDouble) * 0.1;
@@ -193,16 +199,26 @@ TEST_CASE("cross_entropy: rounds its operands" * doctest::test_suite("numeric"))
     found = torch::autograd::grad({losses.sum()}, inputs);
     found.push_back(losses.detach());
   }
-  // Returns the gradients of states, weight and bias, and the losses.
+  // Returns the gradients of states, weight and bias, and the losses. A panel's exponentials are
+  // rounded below the maximum of the panels up to it, and so are the states for its weights.
   const auto oracle = [&](auto round) {
     const at::Tensor logits = at::addmm(bias, round(states), round(weight).t());
-    const at::Tensor exponentials = (logits - std::get<0>(logits.max(1, true))).exp();
-    const at::Tensor sums = exponentials.sum(1, true), shares = round(exponentials);
+    const at::Tensor last = std::get<0>(logits.max(1, true));
+    const at::Tensor sums = (logits - last).exp().sum(1, true);
+    std::vector<at::Tensor> panels, by_weight;
+    for (std::int64_t first = 0; first < ids; first += kernels::kPanelColumns) {
+      const std::int64_t end = std::min(ids, first + kernels::kPanelColumns);
+      const at::Tensor own = std::get<0>(logits.narrow(1, 0, end).max(1, true));
+      const at::Tensor ratio = (own - last).exp();
+      const at::Tensor rounded_panel = round((logits.narrow(1, first, end - first) - own).exp());
+      panels.push_back(rounded_panel * ratio);
+      by_weight.push_back(at::mm(rounded_panel.t(), round(states * ratio / sums)));
+    }
+    const at::Tensor shares = at::cat(panels, 1);
     const at::Tensor ones = at::zeros_like(logits).scatter_(1, targets.unsqueeze(1), 1);
     return std::vector<at::Tensor>{
         at::mm(shares, round(weight)) / sums - at::mm(ones, weight),
-        at::mm(shares.t(), round(states / sums)) - at::mm(ones.t(), states),
-        (shares / sums).sum(0) - ones.sum(0),
+        at::cat(by_weight) - at::mm(ones.t(), states), (shares / sums).sum(0) - ones.sum(0),
         at::logsumexp(logits, 1) - logits.gather(1, targets.unsqueeze(1)).squeeze(1)};
   };
   const std::vector<at::Tensor> expected = oracle(rounded);
