@@ -237,25 +237,12 @@ TokenRange chosen_range(const Options& options, const MultiReader& data) {
   return {0, data.tokens()};
 }
 
-// Returns the paths of the files that packed data consists of.
-std::vector<std::string> files_of(const TokenReader& data) {
-  const Manifest& manifest = data.manifest();
-  std::vector<std::string> files = {data.place().manifest.string()};
-  const auto add = [&](const std::string& name) {
-    files.push_back((data.place().folder / name).string());
-  };
-  add(manifest.document_starts.file);
-  if (manifest.vocabulary_file) add(manifest.vocabulary_file->file);
-  for (const FileEntry& shard : manifest.shards) add(shard.file);
-  return files;
-}
-
 void cat(const Options& options) {
   const std::string format = options.text("output");
   OutputStream out(options.text("output-file"), format != "ids");
   MultiReader data(options.positional());
   for (const TokenReader& folder : data.folders()) {
-    refuse_to_replace(options.text("output-file"), files_of(folder));
+    refuse_to_replace(options.text("output-file"), {folder.place().folder.string()});
   }
   const TokenRange range = chosen_range(options, data);
   // Packed data has counts of its complete text only, so the counts of a part are unknown.

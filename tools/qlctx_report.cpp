@@ -298,7 +298,13 @@ std::string plan(const Options& options) {
                      "name a file, as in --write far.json");
   }
   std::optional<AtomicFile> file;
-  if (options.given("write")) file.emplace(options.text("write"));
+  if (options.given("write")) {
+    for (const char* read : {"model", "preset", "relative-to"}) {
+      if (options.given(read))
+        refuse_to_replace(options.text("write"), {options.text(read)}, "--write");
+    }
+    file.emplace(options.text("write"));
+  }
   Sources sources(options);
   const Search search = make_search(options, sources);
   const Goal goal = make_goal(options, search, sources);

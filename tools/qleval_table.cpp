@@ -8,7 +8,7 @@
 #include "base/strings.h"
 #include "base/tool.h"
 #include "machine/precision.h"
-#include "net/network.h"
+#include "net/model_file.h"
 #include "shard/packed_folder.h"
 #include "tables.h"
 
@@ -242,6 +242,22 @@ static void check_inputs(const Options& options) {
   }
 }
 
+// Refuses a table of --per-token or --attention in the place of a file that is read.
+static void check_tables(const Options& options) {
+  const QlevalInputs inputs = qleval_inputs(options);
+  std::vector<std::string> read = inputs.data;
+  read.insert(read.end(), inputs.checkpoints.begin(), inputs.checkpoints.end());
+  if (options.has("unigram")) read.push_back(options.text("unigram"));
+  for (std::string& name : read) {
+    // A name of model.json or manifest.json stands for its folder.
+    if (name != "-") name = net::checkpoint_folder(name).string();
+  }
+  for (const char* option : {"per-token", "attention"}) {
+    if (!options.has(option)) continue;
+    refuse_to_replace(options.text(option), read, fmt::format("--{}", option));
+  }
+}
+
 void check_qleval(const Options& options) {
   if (options.has("per")) {
     options.refuse({"per-token", "attention", "unigram"}, "--per", "does not go with --{}",
@@ -269,4 +285,5 @@ void check_qleval(const Options& options) {
   check_items(options);
   check_reset(options);
   check_inputs(options);
+  check_tables(options);
 }

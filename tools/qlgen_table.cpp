@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "base/tool.h"
 #include "machine/precision.h"
+#include "net/model_file.h"
 #include "tables.h"
 
 using namespace ql;
@@ -144,6 +145,12 @@ void check_qlgen(const Options& options) {
   if (options.has("log-probabilities") && options.text("log-probabilities") == "-") {
     throw UsageError("--log-probabilities", "standard output already has the continuations",
                      "give a file's name instead of -");
+  }
+  if (options.has("log-probabilities")) {
+    refuse_to_replace(options.text("log-probabilities"),
+                      {net::checkpoint_folder(options.text("model")).string(),
+                       options.positional().empty() ? std::string("-") : options.positional()[0]},
+                      "--log-probabilities");
   }
 }
 

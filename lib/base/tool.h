@@ -34,9 +34,11 @@ Option files_from_option();
 // once: the list may be standard input.
 std::vector<std::string> input_names(const Options& options);
 
-// Throws UsageError if the file `output` of -o, unless it is "-", exists and is one of the files
-// `inputs` ("-" is standard input): it would replace what is read.
-void refuse_to_replace(const std::string& output, const std::vector<std::string>& inputs);
+// Throws UsageError if the file `output` of `option`, unless it is "-", exists and is one of
+// `inputs`: it would replace what is read. "-" is standard input. A folder stands for the files of
+// these tools that it has: descriptions in JSON, shards and weights.
+void refuse_to_replace(const std::string& output, const std::vector<std::string>& inputs,
+                       const std::string& option = "-o");
 
 // columns_option() makes --columns. table_of() makes the table on standard output that --columns
 // asks for; the completion offers `names`. On a terminal, without --columns, the columns `first`
