@@ -160,9 +160,6 @@ at::Tensor relative_attention(const AttentionInput& input) {
   if (input.sees_all && (bounded || input.positions.defined())) {
     throw std::logic_error("queries that see all keys have neither positions nor bounds");
   }
-  if (input.positions.defined() && input.positions.dim() == 2 && input.positions.requires_grad()) {
-    throw std::logic_error("scores of distances have no gradient");
-  }
   if (!machine::uses_kernels(input.queries)) return attention_of_operations(input);
   AttentionInput plain = input;
   plain.rounds = input.rounds && pays_to_round(input);
@@ -194,21 +191,16 @@ static at::Tensor probabilities_of(const AttentionInput& input, const at::Tensor
   at::Tensor scores = at::matmul(with_bias(input.queries, input.content_bias).transpose(1, 2),
                                  keys.permute({0, 2, 3, 1}));
   if (input.sees_all) return at::softmax(scores * scale, -1);
-  at::Tensor constant = input.hidden.defined()
-                            ? input.hidden
-                            : attention_mask(segment, window, input.reach, input.queries.device());
-  const std::int64_t kind = input.positions.defined() ? input.positions.dim() : 0;
-  if (kind == 3) {
+  const at::Tensor hidden =
+      input.hidden.defined() ? input.hidden
+                             : attention_mask(segment, window, input.reach, input.queries.device());
+  if (input.positions.defined()) {
     const at::Tensor queries = with_bias(input.queries, input.position_bias).permute({2, 0, 1, 3});
     const at::Tensor by_row = at::bmm(queries.reshape({heads, batch * segment, queries.size(3)}),
                                       input.positions.permute({1, 2, 0}));
     scores = AddByKey::apply(scores, by_row.view({heads, batch, segment, window}));
-  } else if (kind == 2) {
-    constant =
-        constant +
-        by_key(input.positions.t().unsqueeze(1).expand({heads, segment, window}).contiguous());
   }
-  return at::softmax(at::add(constant, scores, scale), -1);
+  return at::softmax(at::add(hidden, scores, scale), -1);
 }
 
 at::Tensor attention_of_operations(const AttentionInput& input) {

@@ -24,10 +24,9 @@ struct AttentionInput {
   // These are the parts of the window, oldest first. Each part is [batch, length, 2, H, d_head]:
   // keys, then values.
   std::vector<at::Tensor> keys_values;
-  // Holds the position table: row k is for the distance window-1-k between a query and a key. A
-  // tensor [window, H, d_head] holds vectors r, whose dot products with queries are scores. A
-  // tensor [window, H] holds the scores s themselves, as constants without gradient. If undefined,
-  // distances have no scores.
+  // Holds the position table [window, H, d_head] of vectors r, whose dot products with queries are
+  // scores. Row k is for the distance window-1-k between a query and a key. If undefined, distances
+  // have no scores.
   at::Tensor positions;
   at::Tensor content_bias;   // u [H, d_head]; undefined: 0
   at::Tensor position_bias;  // v [H, d_head]; undefined: 0
@@ -50,17 +49,16 @@ struct AttentionInput {
 };
 
 // Query i of the segment is at window index m + i, where m = window - segment. It sees the keys j
-// <= m + i that `reach` allows, or all keys with `sees_all`. Then, with the vectors r or the scores
-// s from `positions`,
+// <= m + i that `reach` allows, or all keys with `sees_all`. Then, with the vectors r of the
+// distances m + i - j from `positions`,
 //
-//   score_ij = ((q_i + u) . k_j + (q_i + v) . r_(m+i-j)) / sqrt(d_head) + s_(m+i-j)
+//   score_ij = ((q_i + u) . k_j + (q_i + v) . r_(m+i-j)) / sqrt(d_head)
 //   p_ij     = softmax of score_ij over j
 //   sum_i    = sum_j dropout(p_ij) value_j
 //
 // Returns the sums [batch, segment, H, d_head]. On the CPU, one fused kernel computes the sums, in
 // float32 or float64. On other devices attention_of_operations() does. Throws std::logic_error if
-// `sees_all` is set and `positions`, a span or dilations are given. Also throws std::logic_error if
-// `positions` holds scores s and requires a gradient.
+// `sees_all` is set and `positions`, a span or dilations are given.
 at::Tensor relative_attention(const AttentionInput& input);
 
 // Returns a mask to add to scores: minus infinity where a query does not see a key, else 0. The

@@ -47,7 +47,7 @@ struct GradientView {
 template <typename Real, typename Number>
 class Backward {
  public:
-  Backward(const View<Real>& view, const PositionColumns<Real, Number>& position_columns,
+  Backward(const View<Real>& view, const PositionPanels<Packed<Number>>& position_columns,
            const PositionPanels<Packed<Number>>& position_rows, const ResultView<Real>& result,
            const Real* sums_gradient, machine::VectorVersion version)
       : view_(view),
@@ -418,11 +418,11 @@ AttentionGradients backward(const AttentionInput& input, const AttentionResult& 
   // position bias.
   const std::int64_t rows = view.window + 2;
   const at::Tensor partial = at::zeros({groups * parts, view.heads, rows, view.width}, options);
-  using Columns = PositionColumns<Real, Number>;
-  const Columns columns = view.keeps_probabilities ? Columns() : Columns(view, version);
+  PositionPanels<Packed<Number>> columns;
+  if (!view.keeps_probabilities) columns = pack_position_columns<Real, Number>(view, version);
   const Operands<Real, Number> operands(version);
   const auto table = pack_positions<Packed<Number>>(
-      view, view.positions, view.width, padded<Real>(view.width) * view.most_keys,
+      view, padded<Real>(view.width) * view.most_keys,
       [&](const Packing<Real>& packing, Packed<Number>* to) { operands.pack_rows(packing, to); });
   const ResultView<Real> found(result);
   const Real* gradient = sums_gradient.data_ptr<Real>();

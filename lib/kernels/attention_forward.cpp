@@ -17,7 +17,7 @@ namespace {
 template <typename Real, typename Number>
 class Forward {
  public:
-  Forward(const View<Real>& view, const PositionColumns<Real, Number>& positions,
+  Forward(const View<Real>& view, const PositionPanels<Packed<Number>>& positions,
           const ResultView<Real>& result, machine::VectorVersion version)
       : view_(view),
         scores_(view, positions, nullptr, version),
@@ -113,7 +113,7 @@ AttentionResult forward(const AttentionInput& input, bool keep, machine::VectorV
           at::empty({view.batch, view.heads, view.segment, padded<Real>(view.most_keys)}, options);
     }
   }
-  const PositionColumns<Real, Number> positions(view, version);
+  const auto positions = pack_position_columns<Real, Number>(view, version);
   const ResultView<Real> pointers(result);
   const std::int64_t parts = view.query_parts();
   const auto attend = [&](std::int64_t begin, std::int64_t end) {

@@ -28,7 +28,7 @@ namespace ql::kernels {
 // through each stream and head in tiles, blocks of queries by blocks of keys, by small matrix
 // products (kernels/small_product.h), softmax and dropout. Unless the window is short, no tensor
 // has an element for every pair of a query and a key: the backward pass computes the scores of a
-// tile again (Dao et al.: "FlashAttention", 2022, here with scores of distances). A head with
+// tile again (Dao et al.: "FlashAttention", 2022, here with vectors of distances). A head with
 // dilation d is computed as up to d heads without dilation, each with every d-th query and key.
 // Results do not depend on the number of threads.
 
@@ -43,8 +43,7 @@ struct AttentionResult {
   at::Tensor probabilities;
 };
 
-// Each gradient has the shape of its input, and is undefined if this input is. The gradient
-// `positions` is also undefined if the input holds scores, which are constants, instead of vectors.
+// Each gradient has the shape of its input, and is undefined if this input is.
 struct AttentionGradients {
   at::Tensor queries, keys_values, positions, content_bias, position_bias;
 };
@@ -148,10 +147,6 @@ struct View {
     }
   }
 
-  const Real* positions_of(std::int64_t dimensions) const {
-    const bool given = input.positions.defined() && input.positions.dim() == dimensions;
-    return given ? input.positions.data_ptr<Real>() : nullptr;
-  }
   std::int64_t row() const { return heads * width; }
   // Returns the distance between the rows of a state's key and its value, as they are computed
   // with.
@@ -197,7 +192,7 @@ struct View {
   bool widens = input.keys_values.front().scalar_type() == at::kBFloat16;
   std::vector<Part<Real>> parts;
   const Real* queries = input.queries.data_ptr<Real>();
-  const Real *positions = positions_of(3), *distance_scores = positions_of(2);
+  const Real* positions = data_of<Real>(input.positions);
   const Real* content_bias = data_of<Real>(input.content_bias);
   const Real* position_bias = data_of<Real>(input.position_bias);
   bool drops = input.dropout.dropped > 0, keeps_probabilities = window <= kShortWindow;
@@ -219,8 +214,8 @@ struct ResultView {
   Real *sums = nullptr, *maxima = nullptr, *inverses = nullptr, *probabilities = nullptr;
 };
 
-// Holds an element for each head and distance, or a vector, packed by pack_positions(). Row t of a
-// head's table is for the distance (distances(head) - 1 - t) * dilation(head).
+// Holds a vector for each head and distance, packed by pack_positions(). Row t of a head's table is
+// for the distance (distances(head) - 1 - t) * dilation(head).
 template <typename Element>
 struct PositionPanels {
   std::int64_t size = 0;  // elements per head
@@ -228,13 +223,13 @@ struct PositionPanels {
   const Element* of(std::int64_t head) const { return data.begin() + head * size; }
 };
 
-// Packs a table [window, H, width] of every head into `size` elements per head. `pack` calls a
-// function that packs `packing`, except for its `to`, at the address that it gets.
+// Packs the position table of every head into `size` elements per head. `pack` calls a function
+// that packs `packing`, except for its `to`, at the address that it gets.
 template <typename Element, typename Real, typename Pack>
-PositionPanels<Element> pack_positions(const View<Real>& view, const Real* table,
-                                       std::int64_t width, std::int64_t size, const Pack& pack) {
+PositionPanels<Element> pack_positions(const View<Real>& view, std::int64_t size,
+                                       const Pack& pack) {
   PositionPanels<Element> panels;
-  if (table == nullptr) return panels;
+  if (view.positions == nullptr) return panels;
   panels.size = size;
   panels.data = Buffer<Element>(view.heads * size);
   std::vector<const Real*> rows;
@@ -242,9 +237,10 @@ PositionPanels<Element> pack_positions(const View<Real>& view, const Real* table
     rows.clear();
     for (std::int64_t distance = (view.distances(head) - 1) * view.dilation(head); distance >= 0;
          distance -= view.dilation(head)) {
-      rows.push_back(table + ((view.window - 1 - distance) * view.heads + head) * width);
+      rows.push_back(view.positions +
+                     ((view.window - 1 - distance) * view.heads + head) * view.width);
     }
-    pack(Packing<Real>{rows.data(), view.distances(head), width},
+    pack(Packing<Real>{rows.data(), view.distances(head), view.width},
          panels.data.begin() + head * size);
   }
   return panels;

@@ -9,48 +9,35 @@
 
 namespace ql::kernels::attention {
 
-// Holds the position table packed by columns: the vectors r, or the scores s as vectors of one
-// element.
+// Packs the position table by columns.
 template <typename Real, typename Number>
-struct PositionColumns {
-  PositionColumns() = default;
-  PositionColumns(const View<Real>& view, machine::VectorVersion version) {
-    const std::int64_t keys = padded<Real>(view.most_keys);
-    Operands<Real, Number> operands(version);
-    vectors = pack_positions<Packed<Number>>(view, view.positions, view.width,
-                                             operands.depth(view.width) * keys,
-                                             [&](const Packing<Real>& packing, Packed<Number>* to) {
-                                               operands.pack_columns(packing, to);
-                                             });
-    // The softmax may read up to kPanel elements after the scores of a head.
-    scores = pack_positions<Real>(
-        view, view.distance_scores, 1, 2 * keys, [&](Packing<Real> packing, Real* to) {
-          packing.to = to;
-          pack_columns_in(version, static_cast<const Packing<Real>*>(&packing));
-        });
-  }
-  PositionPanels<Packed<Number>> vectors;
-  PositionPanels<Real> scores;
-};
+PositionPanels<Packed<Number>> pack_position_columns(const View<Real>& view,
+                                                     machine::VectorVersion version) {
+  Operands<Real, Number> operands(version);
+  return pack_positions<Packed<Number>>(view,
+                                        operands.depth(view.width) * padded<Real>(view.most_keys),
+                                        [&](const Packing<Real>& packing, Packed<Number>* to) {
+                                          operands.pack_columns(packing, to);
+                                        });
+}
 
 // Computes the scores of one problem (AttentionProblem) after the other, for the forward pass and
-// again for the backward pass. The letters u, v, r and s are explained in kernels/attention.h. With
+// again for the backward pass. The letters u, v and r are explained in kernels/attention.h. With
 // c = 1 / sqrt(d_head), and query i at the window index m + i,
 //
-//   score_ij = c (q_i + u) . k_j + c (q_i + v) . r_(m+i-j) + s_(m+i-j)
+//   score_ij = c (q_i + u) . k_j + c (q_i + v) . r_(m+i-j)
 //
 // The scale c is applied to the queries, because a query usually has fewer elements than a row of
 // scores. The second term comes from a matrix product of the queries with the position table, whose
 // results are by distance. One row of the tile later, a key's distance is larger by one, so the
-// product's rows are added to the tile along its diagonals. The softmax adds the scores s, which
-// are packed as one row by distance that all queries share.
+// product's rows are added to the tile along its diagonals.
 template <typename Real, typename Number>
 class TileScores {
  public:
   using Element = Packed<Number>;
 
   // If `probabilities` are given (AttentionResult), no scores are computed.
-  TileScores(const View<Real>& view, const PositionColumns<Real, Number>& positions,
+  TileScores(const View<Real>& view, const PositionPanels<Packed<Number>>& positions,
              const Real* probabilities, machine::VectorVersion version)
       : view_(view), positions_(positions), probabilities_(probabilities), version_(version) {
     if (!view.drops) return;
@@ -128,19 +115,16 @@ class TileScores {
     product.padded = true;
     product.column_band = rows.seen;
     operands_.multiply(product);
-    rows.shift = problem.shift(tile);
     if (view_.positions != nullptr) {
       product.columns = problem.distances;
       product.a = position_.begin() + tile.query * operand_row();
-      product.b = Panels<Element>::packed(positions_.vectors.of(problem.head),
-                                          operands_.depth(view_.width));
-      product.c = rows.scores - rows.shift;
+      product.b =
+          Panels<Element>::packed(positions_.of(problem.head), operands_.depth(view_.width));
+      product.c = rows.scores - problem.shift(tile);
       product.c_row = rows.stride + 1;
       product.add = true;
       product.column_band = problem.positions_seen(tile);
       operands_.multiply(product);
-    } else if (view_.distance_scores != nullptr) {
-      rows.distances = positions_.scores.of(problem.head);
     }
     return rows;
   }
@@ -228,7 +212,7 @@ class TileScores {
   }
 
   const View<Real>& view_;
-  const PositionColumns<Real, Number>& positions_;
+  const PositionPanels<Packed<Number>>& positions_;
   const Real* probabilities_;
   machine::VectorVersion version_;
   Operands<Real, Number> operands_{version_};

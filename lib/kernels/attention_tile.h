@@ -26,9 +26,6 @@ struct TileRows {
   std::int64_t stride = 0;    // row stride of `scores` and `gradients`
   Real* scores = nullptr;     // in: the scores; out: the weights of the values
   Real* gradients = nullptr;  // backward, in: of the weights; out: of the scores before the scale
-  // Scores of distances, or null. Row r adds element shift - r + n to the score of column n.
-  const Real* distances = nullptr;
-  std::int64_t shift = 0;
   // Dropout's mask, 1 for each kept probability, or null. Row r has the mask's row
   // (r + first_kept) / rows_per_kept. Kept probabilities are multiplied by `factor`.
   const std::uint8_t* kept = nullptr;
@@ -93,18 +90,13 @@ QL_VECTOR_BODY void drop(const std::uint8_t* kept, typename Register<Real, kByte
                                                                 keep);
 }
 
-// Adds the scores of distances, and replaces the lanes of keys outside of `keys` by `outside`.
+// Replaces the lanes of keys outside of `keys` by `outside`.
 template <int kBytes, typename Real>
-QL_VECTOR_BODY void complete_scores(const Real* distances, const Range& keys, std::int64_t column,
-                                    const typename Register<Real, kBytes>::Vector& outside,
-                                    typename Register<Real, kBytes>::Vector& scores) {
+QL_VECTOR_BODY void hide_scores(const Range& keys, std::int64_t column,
+                                const typename Register<Real, kBytes>::Vector& outside,
+                                typename Register<Real, kBytes>::Vector& scores) {
   using Vector = typename Register<Real, kBytes>::Vector;
   using Integers = typename Register<Real, kBytes>::Integers;
-  if (distances != nullptr) {
-    Vector more;
-    load(distances + column, more);
-    scores += more;
-  }
   if (column < keys.begin || column + Register<Real, kBytes>::kSize > keys.end) {
     Integers own;
     mask_lanes(keys.begin - column, keys.end - column, own);
@@ -134,13 +126,12 @@ QL_VECTOR_BODY void softmax_tile_body(const TileRows<Real>* in) {
     Real* scores = in->scores + r * in->stride;
     const Real before = in->first ? kLowest : in->maxima[r];
     const Real total = in->first ? Real(0) : in->totals[r];
-    const Real* distances = in->distances == nullptr ? nullptr : in->distances + in->shift - r;
     const std::uint8_t* kept = kept_row(in, r);
     Vector largest = lowest;
     for (std::int64_t n = panels.begin; n < panels.end; n += kSize) {
       Vector score;
       load(scores + n, score);
-      complete_scores<kBytes>(distances, keys, n, lowest, score);
+      hide_scores<kBytes, Real>(keys, n, lowest, score);
       store(score, scores + n);
       largest = largest < score ? score : largest;
     }
@@ -152,7 +143,7 @@ QL_VECTOR_BODY void softmax_tile_body(const TileRows<Real>* in) {
       load(scores + n, weight);
       weight -= maximum;
       exponentiate<kBytes>(weight);
-      complete_scores<kBytes>(static_cast<const Real*>(nullptr), keys, n, Vector{}, weight);
+      hide_scores<kBytes, Real>(keys, n, Vector{}, weight);
       exponentials += weight;
       if (!whole) {
         weight *= in->factor;
@@ -204,7 +195,6 @@ QL_VECTOR_BODY void softmax_tile_gradient_body(const TileRows<Real>* in) {
     const Range keys = find_range(in->seen, r, 1), panels = find_panels<Real>(in->seen, r, 1);
     Real* weights = in->scores + r * in->stride;
     Real* gradients = in->gradients + r * in->stride;
-    const Real* distances = in->distances == nullptr ? nullptr : in->distances + in->shift - r;
     const std::uint8_t* kept = kept_row(in, r);
     const Real* probabilities = in->probabilities;
     if (probabilities != nullptr) {
@@ -214,11 +204,11 @@ QL_VECTOR_BODY void softmax_tile_gradient_body(const TileRows<Real>* in) {
       for (std::int64_t n = panels.begin; n < panels.end; n += kSize) {
         Vector probability;
         load(weights + n, probability);
-        complete_scores<kBytes>(distances, keys, n, Vector{} + maximum, probability);
+        hide_scores<kBytes, Real>(keys, n, Vector{} + maximum, probability);
         probability -= maximum;
         exponentiate<kBytes>(probability);
         probability *= inverse;
-        complete_scores<kBytes>(static_cast<const Real*>(nullptr), keys, n, Vector{}, probability);
+        hide_scores<kBytes, Real>(keys, n, Vector{}, probability);
         store(probability, weights + n);
       }
       probabilities = weights;

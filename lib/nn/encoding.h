@@ -1,4 +1,4 @@
-// Computes the vectors or scores by which attention distinguishes positions. The rows of
+// Computes the vectors by which attention distinguishes positions. The rows of
 // net::kEncodings have the parameters, costs and rules of each encoding of positions.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace ql::nn {
 // does not depend on weights or tokens; training may drop elements of the table. position_scores()
 // turns the table of a window into a vector for each distance and head. kernels/attention.h, which
 // does not depend on the encoding, adds the products of queries with these vectors to the content
-// scores. It also takes a score in the place of each vector, which no encoding gives so far.
+// scores.
 
 // Returns `embedded`, the embeddings [batch, length, d_model] of tokens, plus what the encoding
 // adds to them. The first of these tokens is at index `place` of its segment.

@@ -69,14 +69,12 @@ enum class Kind {
   kDilatedMasked,
   kWithoutBias,
   kContentOnly,
-  kDistanceScores,
-  kDilatedScores,
+  kFarDilated,
   kSeesAll
 };
-constexpr Kind kKinds[] = {Kind::kWhole,       Kind::kMasked,         Kind::kWindow,
-                           Kind::kDilated,     Kind::kDilatedMasked,  Kind::kWithoutBias,
-                           Kind::kContentOnly, Kind::kDistanceScores, Kind::kDilatedScores,
-                           Kind::kSeesAll};
+constexpr Kind kKinds[] = {Kind::kWhole,       Kind::kMasked,        Kind::kWindow,
+                           Kind::kDilated,     Kind::kDilatedMasked, Kind::kWithoutBias,
+                           Kind::kContentOnly, Kind::kFarDilated,    Kind::kSeesAll};
 
 AttentionInput random_input(const Shape& shape, Kind kind) {
   const std::int64_t window = shape.segment + shape.memory;
@@ -86,21 +84,19 @@ AttentionInput random_input(const Shape& shape, Kind kind) {
   // There may be fewer keys than queries then.
   const std::int64_t keys = input.sees_all ? shape.memory + 1 : window;
   input.keys_values = {random({shape.batch, keys, 2, shape.heads, shape.width})};
-  const bool scores = kind == Kind::kDistanceScores || kind == Kind::kDilatedScores;
-  const bool content_only = kind == Kind::kContentOnly || kind == Kind::kSeesAll || scores;
+  const bool content_only = kind == Kind::kContentOnly || kind == Kind::kSeesAll;
   if (!content_only) input.positions = random({window, shape.heads, shape.width});
-  if (scores) input.positions = at::randn({window, shape.heads}, at::kDouble);
   if (!content_only && kind != Kind::kWithoutBias) {
     input.content_bias = random({shape.heads, shape.width});
     input.position_bias = random({shape.heads, shape.width});
   }
   if (kind == Kind::kWindow) input.reach.span = 3;
-  if (kind == Kind::kDilated || kind == Kind::kDilatedMasked || kind == Kind::kDilatedScores) {
+  if (kind == Kind::kDilated || kind == Kind::kDilatedMasked || kind == Kind::kFarDilated) {
     input.reach.span = 4;
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       // Beyond the window, too.
       const std::int64_t far = shape.segment > 1000 ? 2000 : 30;
-      input.reach.dilations.push_back(1 + (kind == Kind::kDilatedScores ? far : 2) * head);
+      input.reach.dilations.push_back(1 + (kind == Kind::kFarDilated ? far : 2) * head);
     }
   }
   if (kind == Kind::kMasked || kind == Kind::kDilatedMasked) {
@@ -154,15 +150,17 @@ TEST_CASE("attention_usage: is what a value of one key, zero elsewhere, adds on 
   }
 }
 
-TEST_CASE("relative_attention: scores of distances are added, one key after the other") {
+TEST_CASE("relative_attention: the sums of the definition, one key after the other") {
   at::manual_seed(7);
   const Shape shape{2, 5, 4, 2, 3};
-  for (const Kind kind : {Kind::kDistanceScores, Kind::kDilatedScores}) {
+  for (const Kind kind : {Kind::kWhole, Kind::kDilated, Kind::kFarDilated}) {
     const AttentionInput input = random_input(shape, kind);
     const at::Tensor found = relative_attention(input).detach();
     const auto queries = input.queries.accessor<double, 4>();
     const auto keys_values = input.keys_values.front().accessor<double, 5>();
-    const auto scores = input.positions.accessor<double, 2>();
+    const auto positions = input.positions.accessor<double, 3>();
+    const auto u = input.content_bias.accessor<double, 2>();
+    const auto v = input.position_bias.accessor<double, 2>();
     for (std::int64_t stream = 0; stream < shape.batch; ++stream) {
       for (std::int64_t head = 0; head < shape.heads; ++head) {
         const auto index = static_cast<std::size_t>(head);
@@ -172,14 +170,16 @@ TEST_CASE("relative_attention: scores of distances are added, one key after the 
           std::vector<double> values(3);
           for (std::int64_t key = 0; key <= shape.memory + query; ++key) {
             const std::int64_t distance = shape.memory + query - key;
-            const bool far = kind == Kind::kDilatedScores && distance >= 4 * step;
+            const bool far = kind != Kind::kWhole && distance >= 4 * step;
             if (distance % step != 0 || far) continue;
-            double content = 0;
+            double score = 0;
             for (std::int64_t n = 0; n < shape.width; ++n) {
-              content += queries[stream][query][head][n] * keys_values[stream][key][0][head][n];
+              const double element = queries[stream][query][head][n];
+              score += (element + u[head][n]) * keys_values[stream][key][0][head][n];
+              // Row 8 of the window of 9 is distance 0.
+              score += (element + v[head][n]) * positions[8 - distance][head][n];
             }
-            // Row 8 of the window of 9 is distance 0.
-            const double weight = std::exp(content / std::sqrt(3.0) + scores[8 - distance][head]);
+            const double weight = std::exp(score / std::sqrt(3.0));
             sum += weight;
             for (std::size_t n = 0; n < values.size(); ++n) {
               const auto column = static_cast<std::int64_t>(n);
@@ -194,9 +194,6 @@ TEST_CASE("relative_attention: scores of distances are added, one key after the 
       }
     }
   }
-  AttentionInput input = random_input(shape, Kind::kDistanceScores);
-  input.positions.set_requires_grad(true);
-  CHECK_THROWS_AS(relative_attention(input), std::logic_error);
 }
 
 TEST_CASE("relative_attention: output and gradients equal those of ATen's operations" *
