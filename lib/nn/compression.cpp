@@ -158,15 +158,14 @@ at::Tensor newest_states(const at::Tensor& older, const at::Tensor& newer) {
 }
 
 CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& window,
-                                        const at::Tensor& states, const net::Stage& input,
-                                        const at::Tensor& positions) {
+                                        const at::Tensor& states, const net::Stage& input) {
   const std::int64_t segment = input.segment, length = input.compressed_memory;
   at::Tensor usage;
   if (context.network.pool == net::Pool::kMostUsed) context.usage = &usage;
   kernels::QueriesKeysValues projected;
   context.projected = &projected;
   CompressiveOutput output;
-  output.states = run_layer(context, window, states, positions);
+  output.states = run_layer(context, window, states);
   if (usage.defined()) usage = usage.narrow(1, length, segment);
   const bool keeps_gradient = context.step.through_memory;
   const at::Tensor before = keeps_gradient ? window : window.detach();

@@ -66,7 +66,6 @@ struct CompressiveOutput {
 // segment), and `states` are the segment. After the layer has run, the oldest input.segment states
 // of concat(memory, segment) are evicted, and their compression enters the compressed memory.
 CompressiveOutput run_compressive_layer(LayerContext context, const at::Tensor& window,
-                                        const at::Tensor& states, const net::Stage& input,
-                                        const at::Tensor& positions);
+                                        const at::Tensor& states, const net::Stage& input);
 
 }  // namespace ql::nn

@@ -165,7 +165,7 @@ at::Tensor DecodeStep::layer(const LayerContext& context, const net::Stage& inpu
   so_far.position_scores = positions_so_far(context, input, keys);
   at::Tensor usage;
   if (step_.geometry().keeps_most_used()) so_far.usage = &usage;
-  at::Tensor output = run_layer(so_far, states, normalized, parts, step_.positions(input));
+  at::Tensor output = run_layer_with_keys(so_far, states, normalized, parts);
   if (usage.defined()) {
     if (!decoding.usage.defined()) {
       decoding.usage = at::zeros({usage.size(0), input.window()}, usage.options());
@@ -180,7 +180,7 @@ at::Tensor DecodeStep::positions_so_far(const LayerContext& context, const net::
                                         std::int64_t keys) {
   at::Tensor& all = decoding_of(input).positions;
   if (!all.defined()) {
-    all = position_scores(context.network, context.parameters.attention, step_.positions(input));
+    all = position_scores(context.network, context.parameters.attention, context.position_table);
   }
   if (!all.defined()) return all;
   // Softmax attention uses the distance between key and query. Linear attention uses the distances

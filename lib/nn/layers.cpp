@@ -119,7 +119,7 @@ at::Tensor linear_attention(const kernels::AttentionInput& input) {
 // Runs attention for queries [batch, segment, n_head, d_head] and projects the heads' sums [batch,
 // segment, n_head * d_head] back to d_model. The caller applies dropout to the result.
 at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
-                  const std::vector<at::Tensor>& keys_values, const at::Tensor& positions) {
+                  const std::vector<at::Tensor>& keys_values) {
   const net::Network& network = context.network;
   const AttentionParameters& parameters = context.parameters.attention;
   const std::int64_t batch = queries.size(0), segment = queries.size(1);
@@ -134,7 +134,7 @@ at::Tensor attend(const LayerContext& context, const at::Tensor& queries,
   input.keys_values = keys_values;
   input.positions = context.position_scores.defined()
                         ? context.position_scores
-                        : position_scores(network, parameters, positions);
+                        : position_scores(network, parameters, context.position_table);
   input.content_bias = parameters.r_w_bias;
   input.position_bias = parameters.r_r_bias;
   input.reach = context.reach;
@@ -260,7 +260,7 @@ LayerWay choose_layer_way(const at::Tensor& states, LayerKeys keys, const StepOp
 }
 
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
-                     const at::Tensor& states, const at::Tensor& positions) {
+                     const at::Tensor& states) {
   const net::Network& network = context.network;
   const AttentionParameters& attention = context.parameters.attention;
   const LayerWay way = choose_layer_way(states, LayerKeys::kOfWindow, context.step);
@@ -274,17 +274,17 @@ at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
   // A matrix product between scales may have rounded `states` to bfloat16. The memory in `window`
   // is not rounded. With the precision of `window`, the residual sums are not rounded, either.
   return finish_layer(way, context, states.to(window.scalar_type()),
-                      attend(context, projected.queries, {projected.keys_values}, positions));
+                      attend(context, projected.queries, {projected.keys_values}));
 }
 
-at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,
-                     const at::Tensor& normalized, const std::vector<at::Tensor>& keys_values,
-                     const at::Tensor& positions) {
+at::Tensor run_layer_with_keys(const LayerContext& context, const at::Tensor& states,
+                               const at::Tensor& normalized,
+                               const std::vector<at::Tensor>& keys_values) {
   const std::int64_t d_heads = context.network.n_head * context.network.d_head;
   const at::Tensor queries = project_queries(
       context.network, normalized, context.parameters.attention.qkv_net.narrow(0, 0, d_heads));
   return finish_layer(choose_layer_way(states, LayerKeys::kPrepared, context.step), context, states,
-                      attend(context, queries, keys_values, positions));
+                      attend(context, queries, keys_values));
 }
 
 at::Tensor project_keys_values(const LayerContext& context, const at::Tensor& normalized) {

@@ -27,7 +27,8 @@ struct LayerContext {
   at::Tensor* usage = nullptr;      // if given, is set to the attention_usage() of the window
   at::Tensor hidden = {};           // attention_mask() of the window, or undefined
   std::int64_t keys_per_state = 1;  // as in net::Stage
-  // position_scores() of the window, if the caller has them already (nn/encoding.h).
+  at::Tensor position_table = {};   // of the window (nn/encoding.h)
+  // position_scores() of the window, if the caller has them already.
   at::Tensor position_scores = {};
   // If given, is set to the segment's queries and the window's keys and values, without gradient.
   kernels::QueriesKeysValues* projected = nullptr;
@@ -48,18 +49,17 @@ enum class LayerWay { kFused, kOperations };
 LayerWay choose_layer_way(const at::Tensor& states, LayerKeys keys, const StepOptions& step);
 
 // Runs the layer. `window` [batch, memory + segment, d_model] holds states before the norm, and
-// `states` [batch, segment, d_model] are the window's last states. `positions` is the
-// position_table() of the window. Returns [batch, segment, d_model]. The window's memory gets a
-// gradient only with StepOptions::through_memory.
+// `states` [batch, segment, d_model] are the window's last states. Returns [batch, segment,
+// d_model]. The window's memory gets a gradient only with StepOptions::through_memory.
 at::Tensor run_layer(const LayerContext& context, const at::Tensor& window,
-                     const at::Tensor& states, const at::Tensor& positions);
+                     const at::Tensor& states);
 
-// Runs the layer for keys and values that the caller has prepared. `normalized` is the result of
+// Runs the layer with keys and values that the caller has prepared. `normalized` is the result of
 // attention_states() for `states` [batch, segment, d_model]. `keys_values` are the keys and values
 // of the window in the form of AttentionInput.
-at::Tensor run_layer(const LayerContext& context, const at::Tensor& states,
-                     const at::Tensor& normalized, const std::vector<at::Tensor>& keys_values,
-                     const at::Tensor& positions);
+at::Tensor run_layer_with_keys(const LayerContext& context, const at::Tensor& states,
+                               const at::Tensor& normalized,
+                               const std::vector<at::Tensor>& keys_values);
 
 // Returns keys and values [batch, length, 2, n_head, d_head] of attention_states() [batch, length,
 // d_model].

@@ -28,22 +28,19 @@ std::size_t StepContext::place_of(const net::Stage& stage) const {
   return static_cast<std::size_t>(&stage - geometry().stages.data());
 }
 
-LayerContext StepContext::layer(const net::Stage& input) const {
+LayerContext StepContext::layer(const net::Stage& input, const StepOptions& options) const {
   const net::Network& network = model_.network();
+  const at::Tensor& table = positions_.at(input.width);
   return {network,
           model_.weights().layers[static_cast<std::size_t>(input.layer)],
-          options_,
+          options,
           input.layer,
           {input.span, network.attention_dilation},
           nullptr,
           tables_.attention_mask[place_of(input)],
-          input.keys_per_state};
-}
-
-at::Tensor StepContext::positions(const net::Stage& input) const {
-  const at::Tensor& table = positions_.at(input.width);
-  // A shorter window has the shorter distances, which are the last rows.
-  return table.narrow(0, table.size(0) - input.window(), input.window());
+          input.keys_per_state,
+          // A shorter window has the shorter distances, which are the last rows.
+          table.narrow(0, table.size(0) - input.window(), input.window())};
 }
 
 at::Tensor StepContext::widen(const at::Tensor& states, std::size_t scale) const {
@@ -122,14 +119,14 @@ at::Tensor StreamStep::window_of(const net::Stage& stage, const at::Tensor& stat
 
 at::Tensor StreamStep::layer(const LayerContext& context, const net::Stage& input,
                              const at::Tensor& states, const at::Tensor& finer) {
-  const at::Tensor window = window_of(input, states), positions = step_.positions(input);
+  const at::Tensor window = window_of(input, states);
   if (finer.defined()) {
     const at::Tensor keys = at::cat({window.narrow(1, 0, input.memory), finer}, 1);
-    return run_layer(context, states, attention_states(context, states),
-                     {project_keys_values(context, attention_states(context, keys))}, positions);
+    return run_layer_with_keys(context, states, attention_states(context, states),
+                               {project_keys_values(context, attention_states(context, keys))});
   }
-  if (input.compressed_memory == 0) return run_layer(context, window, states, positions);
-  const CompressiveOutput output = run_compressive_layer(context, window, states, input, positions);
+  if (input.compressed_memory == 0) return run_layer(context, window, states);
+  const CompressiveOutput output = run_compressive_layer(context, window, states, input);
   memory_.stages[step_.place_of(input)].compressed = output.compressed_memory;
   if (output.reconstruction.defined()) {
     reconstruction_ =
@@ -181,7 +178,7 @@ static at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& enteri
 at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& input,
                                 const at::Tensor& states, const at::Tensor& finer) {
   const net::Geometry& geometry = step_.geometry();
-  if (geometry.keeps_most_used()) return layer_row_by_row(context, input, states);
+  if (geometry.keeps_most_used()) return layer_row_by_row(input, states);
   StageMemory& memory = memory_of(input);
   const auto keys_values = [&](const at::Tensor& of) {
     return project_keys_values(context, attention_states(context, of));
@@ -235,12 +232,12 @@ at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& i
   parts.push_back(own);
   LayerContext prepared = context;
   prepared.position_scores =
-      position_scores(context.network, context.parameters.attention, step_.positions(input));
+      position_scores(context.network, context.parameters.attention, context.position_table);
   parts.insert(parts.begin(), states);
   return in_pieces(input, parts, [&](std::vector<at::Tensor> piece) {
     const at::Tensor of_piece = piece.front();
     piece.erase(piece.begin());
-    return run_layer(prepared, of_piece, attention_states(context, of_piece), piece, {});
+    return run_layer_with_keys(prepared, of_piece, attention_states(context, of_piece), piece);
   });
 }
 
@@ -279,8 +276,7 @@ at::Tensor LayerwiseStep::in_pieces(
 
 // Computes one row after the other, each as a step of a single stream. Each row is a segment, whose
 // attention decides which states the next row has in its compressed memory.
-at::Tensor LayerwiseStep::layer_row_by_row(const LayerContext& context, const net::Stage& input,
-                                           const at::Tensor& states) {
+at::Tensor LayerwiseStep::layer_row_by_row(const net::Stage& input, const at::Tensor& states) {
   const StepOptions& options = step_.options();
   StreamStep stream(step_, memory_);
   std::vector<at::Tensor> outputs;
@@ -290,10 +286,8 @@ at::Tensor LayerwiseStep::layer_row_by_row(const LayerContext& context, const ne
     if (!options.document_offsets.empty()) of_row.document_offsets = {options.document_offsets[at]};
     if (!options.shown.empty()) of_row.shown = {options.shown[at]};
     forget_other_documents(memory_of(input), input, step_.geometry(), of_row);
-    const LayerContext row_context{context.network, context.parameters,    of_row,
-                                   context.layer,   context.reach,         context.usage,
-                                   context.hidden,  context.keys_per_state};
-    outputs.push_back(stream.layer(row_context, input, states.narrow(0, row, 1), {}));
+    outputs.push_back(
+        stream.layer(step_.layer(input, of_row), input, states.narrow(0, row, 1), {}));
   }
   return at::cat(outputs);
 }

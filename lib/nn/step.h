@@ -30,10 +30,10 @@ class StepContext {
 
   // Returns the place of `stage` in geometry().stages, of which it must be an element.
   std::size_t place_of(const net::Stage& stage) const;
-  // Returns the context of the layer that reads the stage `input`.
-  LayerContext layer(const net::Stage& input) const;
-  // Returns the position table of that layer's window.
-  at::Tensor positions(const net::Stage& input) const;
+  // Returns the context of the layer that reads the stage `input`, with the step's own options or
+  // with `options`.
+  LayerContext layer(const net::Stage& input) const { return layer(input, options_); }
+  LayerContext layer(const net::Stage& input, const StepOptions& options) const;
   // widen() maps states from the width of the previous scale to the width of `scale`. narrow() maps
   // states of `scale` to d_model.
   at::Tensor widen(const at::Tensor& states, std::size_t scale) const;
@@ -117,8 +117,7 @@ class LayerwiseStep final : public StepKind {
   at::Tensor window_of(const net::Stage& output, const at::Tensor& states) override;
 
  private:
-  at::Tensor layer_row_by_row(const LayerContext& context, const net::Stage& input,
-                              const at::Tensor& states);
+  at::Tensor layer_row_by_row(const net::Stage& input, const at::Tensor& states);
   StageMemory& memory_of(const net::Stage& stage) const;
   at::Tensor windows(const net::Stage& stage, const at::Tensor& states) const;
   // Returns work(tensors) for `tensors` [segments, ...], in `results` if that is defined. A segment

@@ -90,10 +90,10 @@ test::Tensors run(const LayerCase& of, const test::Tensors& inputs, bool own) {
   }
   nn::StepOptions step{true, 5, 6};
   step.through_memory = !own;
-  const nn::LayerContext context{network, parameters.layers.front(), step, 0};
   const at::Tensor window = at::cat({memory, states}, 1);
-  const at::Tensor positions = nn::position_table(network, window.size(1), type);
-  test::Tensors results = {nn::run_layer(context, window, states, positions)};
+  nn::LayerContext context{network, parameters.layers.front(), step, 0};
+  context.position_table = nn::position_table(network, window.size(1), type);
+  test::Tensors results = {nn::run_layer(context, window, states)};
   for (const at::Tensor& gradient : torch::autograd::grad({(results.front() * factors).sum()},
                                                           leaves, {}, c10::nullopt, false, true)) {
     results.push_back(gradient);
