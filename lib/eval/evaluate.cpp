@@ -7,6 +7,7 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "base/stopwatch.h"
 #include "eval/scorers.h"
 #include "eval/stream_parts.h"
 
@@ -154,11 +155,10 @@ Evaluation evaluate(const nn::Model& model, const TokenSource& source,
                     const EvaluationOptions& options) {
   const nn::ModelAtLengths at_lengths(model, options.lengths);
   check_length(source);
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   Evaluation result = options.group->is_single() ? evaluate_alone(at_lengths, source, options)
                                                  : evaluate_shared(at_lengths, source, options);
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  result.seconds = elapsed.count();
+  result.seconds = watch.seconds();
   return result;
 }
 

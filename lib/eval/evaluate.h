@@ -119,7 +119,7 @@ struct Begin {
 };
 
 struct EvaluationOptions {
-  // Number of tokens that go through a layer at once; 0: automatic_segments() decides
+  // Number of tokens that go through a layer at once; 0: segments_of_chunk() decides
   // (eval/chunk_size.h).
   std::int64_t chunk = 0;
   std::int64_t stride = 0;  // targets that a window scores, see above; 0: no sliding windows

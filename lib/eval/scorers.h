@@ -28,7 +28,7 @@ class Scorer {
 
  protected:
   // options.chunk is the number of tokens that go through a layer at once. It is rounded down to
-  // complete segments, but not below one segment. If it is 0, automatic_segments() chooses the
+  // complete segments, but not below one segment. If it is 0, segments_of_chunk() chooses the
   // number of segments. `name` is the stream's name in messages. The model must outlive this
   // object.
   Scorer(const nn::ModelAtLengths& model, std::string name, const EvaluationOptions& options);

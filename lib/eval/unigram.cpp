@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/process.h"
+#include "base/stopwatch.h"
 #include "eval/losses.h"
 
 namespace ql::eval {
@@ -55,7 +56,7 @@ double Unigram::loss(std::int64_t id) const {
 
 Evaluation Unigram::evaluate(const TokenSource& source, const EvaluationOptions& options) const {
   check_length(source);
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   Evaluation result;
   std::vector<double> losses;
   for_each_piece(source, 1, vocab_size_, [&](std::int64_t begin, const auto& ids) {
@@ -65,7 +66,7 @@ Evaluation Unigram::evaluate(const TokenSource& source, const EvaluationOptions&
     add_losses({begin, ids.data(), losses.data(), count}, options, result);
     if (options.progress) options.progress(result.targets);
   });
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = watch.seconds();
   return result;
 }
 

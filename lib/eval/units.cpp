@@ -2,6 +2,7 @@
 
 #include "eval/units.h"
 
+#include "base/stopwatch.h"
 #include "base/strings.h"
 #include "eval/scorers.h"
 #include "shard/same_vocabulary.h"
@@ -233,8 +234,7 @@ class UnitScoring : public shard::TokenSink {
   Evaluation evaluation() {
     Evaluation result = scorer().evaluation();
     if (reset_at_) result.reset_at = to_text(*reset_at_);
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
-    result.seconds = elapsed.count();
+    result.seconds = watch_.seconds();
     return result;
   }
 
@@ -256,7 +256,7 @@ class UnitScoring : public shard::TokenSink {
   std::optional<IndependentScorer> alone_;     // for independent units
   std::vector<std::int64_t> wide_;
   std::int64_t tokens_ = 0;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Stopwatch watch_;
 };
 
 }  // namespace

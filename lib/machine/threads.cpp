@@ -8,13 +8,13 @@
 #include <c10/util/Logging.h>
 
 #include <atomic>
-#include <chrono>
 #include <filesystem>
 #include <sstream>
 
 #include "base/launched_process.h"
 #include "base/log.h"
 #include "base/resources.h"
+#include "base/stopwatch.h"
 #include "machine/process_group.h"
 #include "machine/tensor_memory.h"
 
@@ -131,10 +131,9 @@ double measured_gflops() {
   const at::Tensor a = at::ones({kSize, kSize}, at::kFloat);
   double best = 0;
   for (int repeat = 0; repeat < 4; ++repeat) {  // the first one starts the threads
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     at::mm(a, a);
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    best = std::max(best, 2e-9 * kSize * kSize * kSize / seconds.count());
+    best = std::max(best, 2e-9 * kSize * kSize * kSize / watch.seconds());
   }
   return best;
 }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "eval/data_set.h"
 #include "eval/unigram.h"
 #include "net/cost.h"

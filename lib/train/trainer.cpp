@@ -1,6 +1,6 @@
 // Runs the loop of a training run: steps, validations and checkpoints, until it ends or diverges.
 
-#include "train/trainer.h"
+#include "train/training_run.h"
 
 #include "base/process.h"
 #include "base/resources.h"
@@ -11,12 +11,12 @@ namespace ql::train {
 
 double TrainingRun::progress() const {
   return training_progress(task_.config, state_.step,
-                           task_.group->is_single() ? watch_.total() : elapsed_);
+                           task_.group->is_single() ? training_time_.seconds() : elapsed_);
 }
 
 // Decisions that depend on clocks and signals have to be the same in all processes.
 void TrainingRun::agree() {
-  elapsed_ = watch_.total();
+  elapsed_ = training_time_.seconds();
   stop_signal_ = task_.group->agree_on_stop(stop_signal(), &elapsed_);
 }
 
@@ -136,7 +136,7 @@ void TrainingRun::train_step() {
   ++state_.cursor;
   ++timed_steps_;
   ++run_steps_;
-  step_seconds_ += watch.run();
+  step_seconds_ += watch.seconds();
 }
 
 void TrainingRun::add(const StepSums& sums) {
@@ -149,7 +149,7 @@ void TrainingRun::add(const StepSums& sums) {
 void TrainingRun::finish_steps() {
   const Stopwatch watch;
   add(trained_.finish());
-  step_seconds_ += watch.run();
+  step_seconds_ += watch.seconds();
 }
 
 Figures TrainingRun::figures() const {
@@ -164,14 +164,14 @@ Figures TrainingRun::figures() const {
   figures.tokens_per_second = static_cast<double>(tokens) / std::max(step_seconds_, 1e-9);
   if (run_steps_ == 0) return figures;
   const double step_seconds =
-      (watch_.run() - validation_seconds_) / static_cast<double>(run_steps_);
+      (watch_.seconds() - validation_seconds_) / static_cast<double>(run_steps_);
   // Before the first validation this is an estimate: scoring a token takes about a third of the
   // time of training on it.
   const double validation_seconds =
       validations_ > 0 ? validation_seconds_ / static_cast<double>(validations_)
                        : step_seconds / 3 * static_cast<double>(state_.validation.tokens) /
                              static_cast<double>(streams_.batch() * streams_.segment());
-  figures.seconds_left = seconds_left(task_.config, state_.step, task_.stop_at, watch_.total(),
+  figures.seconds_left = seconds_left(task_.config, state_.step, task_.stop_at, training_time_.seconds(),
                                       step_seconds, validation_seconds);
   return figures;
 }
@@ -191,7 +191,7 @@ void TrainingRun::log_steps() {
                  {"gradient_norm", now.gradient_norm},
                  {"tokens_per_second", of_a_step(now.tokens_per_second)},
                  {"batch", streams_.batch()},
-                 {"elapsed", watch_.total()}};
+                 {"elapsed", training_time_.seconds()}};
   add_bits(record, now.loss, unit_);
   append_to_log(record);
   state_.since_log = {};
@@ -270,7 +270,7 @@ void TrainingRun::validate() {
                  {"compressed_memory", lengths.compressed_memory},
                  {"best", best},
                  {"seconds", result.seconds},
-                 {"elapsed", watch_.total()}};
+                 {"elapsed", training_time_.seconds()}};
   add_bits(record, loss, unit_);
   append_to_log(record);
   if (!best) return;
@@ -328,7 +328,7 @@ void TrainingRun::save(const std::filesystem::path& folder) {
   const machine::ProcessGroup::LongWait wait(*task_.group);
   finish_steps();
   require_sound();
-  state_.elapsed = watch_.total();
+  state_.elapsed = training_time_.seconds();
   state_.processes = task_.group->size();
   state_.epoch = streams_.epoch(state_.step);
   state_.position = streams_.position(state_.step);
@@ -468,7 +468,7 @@ bool TrainingRun::recover(const Divergence& found) {
   }
   // Only a step can be skipped. Broken weights stay.
   if (action == OnDivergence::kSkip && !in_step) action = OnDivergence::kStop;
-  const Json record = record_of(found, state_, action, watch_.total());
+  const Json record = record_of(found, state_, action, training_time_.seconds());
   // A broken weight is found after the step that broke it, so state_.cursor has already advanced.
   const std::int64_t next_cursor = in_step ? state_.cursor + 1 : state_.cursor;
   if (action == OnDivergence::kRollback) {

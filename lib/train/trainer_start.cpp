@@ -18,7 +18,7 @@
 #include "machine/tensor_memory.h"
 #include "net/context.h"
 #include "shard/same_vocabulary.h"
-#include "train/trainer.h"
+#include "train/training_run.h"
 #include "weights/weights.h"
 
 namespace ql::train {
@@ -341,7 +341,8 @@ void TrainingRun::start() {
   } else {
     resume();
   }
-  watch_ = Stopwatch(state_.elapsed);
+  watch_ = Stopwatch();
+  training_time_ = Stopwatch(state_.elapsed);
   require_same_weights();
   if (task_.is_first()) open_log();
   agree();
@@ -421,14 +422,14 @@ void TrainingRun::restore(const fs::path& checkpoint, Rows rows) {
 }
 
 void TrainingRun::open_log() {
-  log_.emplace(folder_.log(), state_.step, state_.validation_step, watch_.total(),
+  log_.emplace(folder_.log(), state_.step, state_.validation_step, training_time_.seconds(),
                state_.divergences.count, saved_settings_, state_.since_log.steps);
   const Json changed = changed_settings(saved_settings_, settings_of(description_));
   if (changed.empty()) return;
   append_to_log({{"kind", "resume"},
                  {"step", state_.step},
                  {"changed", changed},
-                 {"elapsed", watch_.total()}});
+                 {"elapsed", training_time_.seconds()}});
 }
 
 void TrainingRun::begin() {

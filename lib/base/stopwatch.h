@@ -1,0 +1,22 @@
+// Measures wall time.
+#pragma once
+
+#include <chrono>
+
+namespace ql {
+
+// Runs from its construction on. `before` is added to the time: the seconds of earlier runs.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double before = 0) : before_(before), start_(Clock::now()) {}
+  double seconds() const {
+    return before_ + std::chrono::duration<double>(Clock::now() - start_).count();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double before_;
+  Clock::time_point start_;
+};
+
+}  // namespace ql
