@@ -81,13 +81,14 @@ static Command vocab_command() {
                  "", 1e-6, 1),
        make_choice("eos", "WHEN",
                    "Give the vocabulary a token <eos> for line ends: always, never, or (auto) for "
-                   "the types word and sentencepiece. With --import, a file without such a token "
+                   "the types word and sentencepiece. A sentencepiece vocabulary always has <eos>; "
+                   "encode --eos none leaves it unused. With --import, a file without such a token "
                    "is refused if WHEN is always, and accepted if WHEN is auto.",
                    all_names<text::Presence>()),
        make_choice("unk", "WHEN",
                    "Give the vocabulary a token <unk> for unknown text: always, never, or (auto) "
-                   "for the types word and char. A sentencepiece vocabulary uses <unk> only if "
-                   "WHEN is always. Otherwise it has a piece for each of the 256 bytes, for text "
+                   "for the types word and char. A sentencepiece vocabulary always has <unk>, but "
+                   "uses it only if WHEN is always. Otherwise it has a piece for each of the 256 bytes, for text "
                    "that its other pieces do not cover. With --import, a file without a token for "
                    "unknown text is refused if WHEN is always, and accepted if WHEN is auto.",
                    all_names<text::Presence>()),
