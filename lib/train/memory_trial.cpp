@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <numeric>
 
 #include "eval/chunk_size.h"
 #include "eval/evaluate.h"
@@ -35,15 +36,22 @@ static std::optional<TrainingMemory> within(
   }
 }
 
-// Returns ids [rows, columns] from all parts of the vocabulary: a cluster of the softmax without
-// targets would have no gradient.
-static at::Tensor trial_ids(std::int64_t rows, std::int64_t columns, std::int64_t vocab_size) {
+// Returns ids [rows, segment + 1] from all parts of the vocabulary. Every cluster of the softmax has
+// a target, as far as there are targets, because a cluster without one has no gradient.
+static at::Tensor trial_ids(const net::Network& network, std::int64_t rows) {
+  const std::int64_t segment = network.lengths.segment, size = network.vocab_size;
   // Multiples of a number near the golden section of the vocabulary are spread evenly.
-  const std::int64_t stride = 1 + vocab_size * 618 / 1000;
-  return at::arange(rows * columns, at::kLong)
-      .mul_(stride)
-      .remainder_(vocab_size)
-      .view({rows, columns});
+  std::int64_t stride = 1 + size * 618 / 1000;
+  while (std::gcd(stride, size) > 1) ++stride;
+  at::Tensor ids = at::arange(rows * (segment + 1), at::kLong).mul_(stride).remainder_(size);
+  ids = ids.view({rows, segment + 1});
+  std::int64_t target = 0;
+  for (const net::Cluster& cluster : net::clusters(network)) {
+    if (target == rows * segment) break;
+    ids[target / segment][1 + target % segment] = cluster.begin;
+    ++target;
+  }
+  return ids;
 }
 
 MemoryTrial::MemoryTrial(const net::Network& network, const TrainingConfig& config, int threads,
@@ -74,7 +82,7 @@ std::optional<TrainingMemory> MemoryTrial::run_pass(const std::vector<Slice>& sl
 
   const nn::ModelAtLengths at_lengths(*model_, network.lengths);
   nn::Memory memory = at_lengths.start_memory(rows);
-  const at::Tensor ids = trial_ids(rows, network.lengths.segment + 1, network.vocab_size);
+  const at::Tensor ids = trial_ids(network, rows);
   nn::StepOptions options = step_options(config_, 0, 0);
   if (network.reset_memory_at_documents) {
     options.document_offsets.assign(static_cast<std::size_t>(rows), 0);
@@ -94,11 +102,13 @@ std::optional<TrainingMemory> MemoryTrial::run_pass(const std::vector<Slice>& sl
     at::Tensor first;
     Replicas replicas(at_lengths, 1, [&](std::size_t, std::size_t index, at::Tensor gradient) {
       // GradientExchange adds up the gradients of the first parameter after the backward pass. It
-      // adds up the others at once, and keeps the sum alone.
+      // adds up the others at once, and keeps the sum alone. A gradient that this pass lacks, because
+      // it has fewer targets than the softmax has clusters, may be there in a step.
       if (index == 0) {
         first = std::move(gradient);
       } else {
-        count.add((1 - done) * static_cast<std::int64_t>(gradient.nbytes()));
+        count.add((1 - done) *
+                  static_cast<std::int64_t>(model_->parameters()[index].tensor.nbytes()));
       }
     });
     const nn::ModelAtLengths& replica = replicas.of(0);

@@ -93,6 +93,22 @@ TEST_CASE("MemoryTrial: measures what real steps allocate") {
   }
 }
 
+TEST_CASE("MemoryTrial: a pass may lack targets of some clusters") {
+  net::Network network = large_networks().back();
+  network.cutoffs = {2000, 2004, 3000};  // 4 ids are narrower than the distance of the trial's ids
+  network.lengths = {2, 2, 0};
+  TrainingConfig config = test::tiny_config();
+  for (const std::int64_t rows : {1, 8}) {
+    CAPTURE(rows);
+    config.batch = rows;
+    MemoryTrial trial(network, config, 1, kNoLimit);
+    const std::optional<TrainingMemory> memory = trial.step(1, 1);
+    REQUIRE(memory);
+    CHECK(memory->step > 0);
+    CHECK(tensors_of(*memory) >= count_run(network, config).peak * 9 / 10);
+  }
+}
+
 TEST_CASE("MemoryTrial: slices that run in parallel count together") {
   const test::SoManyThreads one(1);
   const net::Network network = large_networks().front();
