@@ -27,7 +27,8 @@ static std::vector<Option> writing_options() {
   Option level = make_integer(
       "level",
       "Compression level of zstd, or 0, which hardly searches for repetitions and packs nearly "
-      "twice as fast as level 1. Higher levels make smaller shards and take longer to pack. Default: 0 "
+      "twice as fast as level 1. Higher levels make smaller shards and take longer to pack. "
+      "Default: 0 "
       "for vocabularies of more than 1,024 entries, whose ids seldom repeat in runs (shards of "
       "words are then 5 to 9 % larger than at level 1), otherwise 1.",
       "", 0, 22);

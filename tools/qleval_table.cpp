@@ -14,8 +14,6 @@
 
 using namespace ql;
 
-constexpr std::int64_t kLongest = std::int64_t{1} << 30;
-
 std::vector<std::string> qleval_first_columns() {
   return {"checkpoint",      "data",         "segment",
           "memory",          "context",      "perplexity",

@@ -12,8 +12,6 @@
 
 using namespace ql;
 
-constexpr std::int64_t kLongest = std::int64_t{1} << 30;
-
 static Command command() {
   return {
       "",

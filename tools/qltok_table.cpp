@@ -88,7 +88,8 @@ static Command vocab_command() {
        make_choice("unk", "WHEN",
                    "Give the vocabulary a token <unk> for unknown text: always, never, or (auto) "
                    "for the types word and char. A sentencepiece vocabulary always has <unk>, but "
-                   "uses it only if WHEN is always. Otherwise it has a piece for each of the 256 bytes, for text "
+                   "uses it only if WHEN is always. Otherwise it has a piece for each of the 256 "
+                   "bytes, for text "
                    "that its other pieces do not cover. With --import, a file without a token for "
                    "unknown text is refused if WHEN is always, and accepted if WHEN is auto.",
                    all_names<text::Presence>()),

@@ -1,6 +1,7 @@
 // Declares the option tables of the tools, and checks options that belong together.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,9 @@ class ProcessGroup;
 namespace ql::net {
 struct AttentionChange;
 }
+
+// The largest number of tokens, or of samples, that an option of qleval and qlgen takes.
+constexpr std::int64_t kLongest = std::int64_t{1} << 30;
 
 ql::ToolTable qltok_table();
 ql::ToolTable qlbin_table();

@@ -74,8 +74,9 @@ class ItemScorer {
   // which continues the one that left this memory.
   void read_layer_by_layer(const std::vector<Sequence*>& sequences, std::int64_t from,
                            nn::Memory& memory, at::Tensor& states) const;
-  // Reads the first `read` tokens of the sequences, which they have in common, once.
-  void read_shared(const std::vector<Sequence*>& sequences, std::int64_t read, at::Tensor& states);
+  // Reads the first `read_once` tokens of the sequences, which they have in common.
+  void read_shared(const std::vector<Sequence*>& sequences, std::int64_t read_once,
+                   at::Tensor& states);
   void score(const std::vector<Sequence>& sequences, const at::Tensor& states);
   void exchange_scores();
   void find_greedy(const std::vector<Sequence>& sequences, const std::vector<double>& losses,

@@ -186,6 +186,7 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
         network.same_length ? stage.memory + stage.compressed_memory : network.attention_window;
     for (std::int64_t i = 0; i < layers; ++i) {
       stage.layer = layer++;
+      stage.index = geometry.stages.size();
       geometry.stages.push_back(stage);
       stage.source = Stage::Source::kLayer;
       stage.keys_per_state = 1;
@@ -193,6 +194,7 @@ Geometry make_geometry(const Network& network, const Lengths& lengths) {
     stage.layer = -1;
     stage.memory = output_memory;
     stage.compressed_memory = 0;
+    stage.index = geometry.stages.size();
     geometry.stages.push_back(stage);
   };
   const std::int64_t window = lengths.segment + lengths.memory;

@@ -31,6 +31,7 @@ struct Stage {
     kCompressed,  // the pooled output of the previous scale
     kAveraged,    // the average of the up-sampled outputs of all scales
   };
+  std::size_t index = 0;  // in Geometry::stages
   Source source = Source::kTokens;
   std::size_t scale = 0;     // 0-based; for the output block: the number of scales
   std::int64_t width = 0;    // d_model of the scale; 0 if the network has no d_model

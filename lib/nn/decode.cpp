@@ -123,9 +123,7 @@ class DecodeStep final : public StepKind {
                               const at::Tensor& window) override;
 
  private:
-  DecodeStage& decoding_of(const net::Stage& stage) {
-    return decoding_.stages_[step_.place_of(stage)];
-  }
+  DecodeStage& decoding_of(const net::Stage& stage) { return decoding_.stages_[stage.index]; }
   // Returns the layer's position_scores for the `keys` that the window has so far.
   at::Tensor positions_so_far(const LayerContext& context, const net::Stage& input,
                               std::int64_t keys);
@@ -223,7 +221,7 @@ at::Tensor DecodeStep::window_of(const net::Stage& output, const at::Tensor& sta
 }
 
 at::Tensor DecodeStep::new_groups(const net::Stage& stage, const at::Tensor& window) {
-  const net::Stage& finer = *(&stage - 1);
+  const net::Stage& finer = step_.geometry().stages[stage.index - 1];
   const std::int64_t rate = step_.geometry().rate, whole = finer.window();
   // Each group of `rate` states in the finer window is pooled into one state. The last group ends
   // at the end of the complete window. `missing` groups do not have all of their states yet.

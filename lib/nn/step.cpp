@@ -24,10 +24,6 @@ StepContext::StepContext(const Model& model, const LengthTables& tables, const S
   }
 }
 
-std::size_t StepContext::place_of(const net::Stage& stage) const {
-  return static_cast<std::size_t>(&stage - geometry().stages.data());
-}
-
 LayerContext StepContext::layer(const net::Stage& input, const StepOptions& options) const {
   const net::Network& network = model_.network();
   const at::Tensor& table = positions_.at(input.width);
@@ -37,7 +33,7 @@ LayerContext StepContext::layer(const net::Stage& input, const StepOptions& opti
           input.layer,
           {input.span, network.attention_dilation},
           nullptr,
-          tables_.attention_mask[place_of(input)],
+          tables_.attention_mask[input.index],
           input.keys_per_state,
           // A shorter window has the shorter distances, which are the last rows.
           table.narrow(0, table.size(0) - input.window(), input.window())};
@@ -72,13 +68,12 @@ at::Tensor run_step(const StepContext& step, StepKind& kind, at::Tensor states) 
   at::Tensor window;  // the window of a scale's output, from which the next scale is compressed
   at::Tensor finer;   // the states before compression, if the next layer's keys come from them
   std::vector<at::Tensor> upsampled;
-  for (std::size_t i = 0; i < geometry.stages.size(); ++i) {
-    const net::Stage& stage = geometry.stages[i];
+  for (const net::Stage& stage : geometry.stages) {
     switch (stage.source) {
       case net::Stage::Source::kTokens:
         break;
       case net::Stage::Source::kLayer: {
-        const net::Stage& input = geometry.stages[i - 1];
+        const net::Stage& input = geometry.stages[stage.index - 1];
         states = kind.layer(step.layer(input), input, states, finer);
         finer = at::Tensor();
         break;
@@ -102,7 +97,7 @@ at::Tensor run_step(const StepContext& step, StepKind& kind, at::Tensor states) 
 }
 
 at::Tensor StreamStep::window_of(const net::Stage& stage, const at::Tensor& states) {
-  StageMemory& memory = memory_.stages[step_.place_of(stage)];
+  StageMemory& memory = memory_.stages[stage.index];
   std::vector<at::Tensor> parts;
   if (stage.compressed_memory > 0) parts.push_back(memory.compressed);
   if (stage.memory > 0) parts.push_back(memory.states);
@@ -127,7 +122,7 @@ at::Tensor StreamStep::layer(const LayerContext& context, const net::Stage& inpu
   }
   if (input.compressed_memory == 0) return run_layer(context, window, states);
   const CompressiveOutput output = run_compressive_layer(context, window, states, input);
-  memory_.stages[step_.place_of(input)].compressed = output.compressed_memory;
+  memory_.stages[input.index].compressed = output.compressed_memory;
   if (output.reconstruction.defined()) {
     reconstruction_ =
         reconstruction_.defined() ? reconstruction_ + output.reconstruction : output.reconstruction;
@@ -302,7 +297,7 @@ at::Tensor LayerwiseStep::window_of(const net::Stage& output, const at::Tensor& 
 }
 
 StageMemory& LayerwiseStep::memory_of(const net::Stage& stage) const {
-  return memory_.stages[step_.place_of(stage)];
+  return memory_.stages[stage.index];
 }
 
 // Returns the windows of all rows, without their compressed memory.

@@ -28,8 +28,6 @@ class StepContext {
   const net::Geometry& geometry() const { return tables_.geometry; }
   const StepOptions& options() const { return options_; }
 
-  // Returns the place of `stage` in geometry().stages, of which it must be an element.
-  std::size_t place_of(const net::Stage& stage) const;
   // Returns the context of the layer that reads the stage `input`, with the step's own options or
   // with `options`.
   LayerContext layer(const net::Stage& input) const { return layer(input, options_); }
