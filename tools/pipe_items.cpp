@@ -148,9 +148,8 @@ void pipe_items(const Options& options, const std::vector<std::string>& checkpoi
   const pid_t scorer = ::getpid();
   // The encoder ignores stop signals, and ends when the scorer has ended. If it ended first, the
   // scorer would meet the end of its items before it sees its own signal.
-  sigset_t stops, before;
-  ::sigemptyset(&stops);
-  for (const int signal_number : kStopSignals) ::sigaddset(&stops, signal_number);
+  const sigset_t stops = stop_signals();
+  sigset_t before;
   ::pthread_sigmask(SIG_BLOCK, &stops, &before);
   const pid_t child = ::fork();
   const int failed = errno;

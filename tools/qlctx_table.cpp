@@ -83,9 +83,11 @@ static Command plan_command() {
       make_integers("segment", "N,...",
                     "Segment lengths to try; default: a grid of lengths up to the context.", "", 1,
                     net::kMaxLength),
-      make_option("write", OptionType::kFile, "FILE",
-                  "Write the network of the first row as a preset for qltrain --model. How it is "
-                  "trained comes from the preset or checkpoint that gives the sizes.")};
+      make_option(
+          "write", OptionType::kFile, "FILE",
+          "Write the network of the first row as a preset for qltrain --model. How it is "
+          "trained comes from the preset or checkpoint that gives the sizes. A file that is "
+          "read is not replaced.")};
   const std::vector<Option> printed{
       make_integer("limit", "Print at most N rows for each architecture.", "5", 1),
       make_choice("format", "NAME", "Print tab-separated columns under a header, or JSON.",

@@ -81,10 +81,12 @@ static std::vector<Option> own_options() {
       make_option("per-token", OptionType::kFile, "FILE",
                   "Write the loss of every target in nats, as little-endian float32, in stream "
                   "order. With - the losses go to standard output and the table to standard error. "
-                  "Needs one model, one data set and one value of each length."),
+                  "A file that is read is not replaced. Needs one model, one data set and one "
+                  "value of each length."),
       make_option("attention", OptionType::kFile, "FILE",
                   "Write where attention looks: the mean probability of a key by its distance from "
-                  "the query, for every layer and head, as tab-separated columns. Needs one model, "
+                  "the query, for every layer and head, as tab-separated columns. A file that is "
+                  "read is not replaced. Needs one model, "
                   "one data set and one value of each length."),
       make_choice("format", "FORMAT",
                   "tsv: a table with a header line. json: a list of objects; with --per one object "

@@ -88,9 +88,11 @@ static Command command() {
                                     "whenever the window is full. With 1, tokens see the most "
                                     "context and take the longest time; default: half the segment.",
                                     "0", 1, kLongest)),
-       make_option("log-probabilities", OptionType::kFile, "FILE",
-                   "Write a table of all generated tokens: prompt, sample, position, id, and the "
-                   "natural logarithm of the network's probability of the token."),
+       make_option(
+           "log-probabilities", OptionType::kFile, "FILE",
+           "Write a table of all generated tokens: prompt, sample, position, id, and the "
+           "natural logarithm of the network's probability of the token. A file that is read is "
+           "not replaced."),
        threads_option(
            "Without linear attention and pool most-used, the tokens are the same for every N."),
        make_option("device", OptionType::kText, "cpu|cuda|cuda:N",

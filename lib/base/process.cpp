@@ -65,7 +65,7 @@ static bool has_stop_handler(int signal_number) {
   return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == ql_on_stop_signal;
 }
 
-static sigset_t stop_signals() {
+sigset_t stop_signals() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal_number : kStopSignals) sigaddset(&signals, signal_number);

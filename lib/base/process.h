@@ -20,6 +20,8 @@ namespace ql {
 // script) stays ignored.
 inline constexpr std::array<int, 6> kStopSignals{SIGHUP,  SIGINT,  SIGUSR1,
                                                  SIGUSR2, SIGXCPU, SIGTERM};
+// Returns these signals as a set.
+sigset_t stop_signals();
 
 // Returns "SIGTERM" and the like.
 std::string signal_name(int signal_number);

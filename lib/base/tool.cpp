@@ -100,7 +100,8 @@ void refuse_to_replace(const std::string& output, const std::vector<std::string>
                 standard_input.st_dev == replaced.st_dev &&
                 standard_input.st_ino == replaced.st_ino;
     } else if (std::filesystem::is_directory(input, absent)) {
-      const std::filesystem::directory_iterator files(input, absent);
+      const std::filesystem::recursive_directory_iterator files(
+          input, std::filesystem::directory_options::skip_permission_denied, absent);
       const bool is_inside = std::any_of(begin(files), end(files), is_output);
       const FileKind kind =
           is_inside ? file_kind(RandomAccessFile(path).head()) : FileKind::kUnknown;
