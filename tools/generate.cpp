@@ -420,7 +420,7 @@ void generate_text(const Options& options) {
       device, options.choice<machine::Precision>("precision"), machine::ProcessGroup::single());
   if (options.text("precision") == "auto") log_info("precision: {}", to_text(precision));
   const nn::Model model = weights::load_model(folder, description.network,
-                                               at::TensorOptions(at::kFloat).device(device));
+                                              at::TensorOptions(at::kFloat).device(device));
   const nn::ModelAtLengths at_lengths(model, lengths_of(options, model.network().lengths));
   const nn::ModelPrecision in_precision(model, precision);
   if (options.has("items")) {

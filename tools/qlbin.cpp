@@ -242,7 +242,7 @@ void cat(const Options& options) {
   OutputStream out(options.text("output-file"), format != "ids");
   MultiReader data(options.positional());
   for (const TokenReader& folder : data.folders()) {
-    refuse_to_replace(options.text("output-file"), {folder.place().folder.string()});
+    refuse_to_replace(options.text("output-file"), files_of(folder.place(), folder.manifest()));
   }
   const TokenRange range = chosen_range(options, data);
   // Packed data has counts of its complete text only, so the counts of a part are unknown.

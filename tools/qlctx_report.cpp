@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "base/rows.h"
 #include "base/tool.h"
+#include "installed.h"
+#include "net/model_file.h"
 #include "net/plan.h"
 #include "qlctx_report.h"
 
@@ -299,9 +301,14 @@ std::string plan(const Options& options) {
   }
   std::optional<AtomicFile> file;
   if (options.given("write")) {
-    for (const char* read : {"model", "preset", "relative-to"}) {
-      if (options.given(read))
-        refuse_to_replace(options.text("write"), {options.text(read)}, "--write");
+    for (const char* option : {"model", "preset", "relative-to"}) {
+      if (!options.given(option)) continue;
+      const std::filesystem::path read = preset_file(options.text(option));
+      std::error_code unknown;
+      const bool is_file = std::filesystem::is_regular_file(read, unknown);
+      refuse_to_replace(options.text("write"),
+                        is_file ? std::vector{read.string()} : net::checkpoint_files(read),
+                        "--write");
     }
     file.emplace(options.text("write"));
   }

@@ -244,17 +244,17 @@ static void check_inputs(const Options& options) {
 
 // Refuses a table of --per-token or --attention in the place of a file that is read.
 static void check_tables(const Options& options) {
-  const QlevalInputs inputs = qleval_inputs(options);
-  std::vector<std::string> read = inputs.data;
-  read.insert(read.end(), inputs.checkpoints.begin(), inputs.checkpoints.end());
-  if (options.has("unigram")) read.push_back(options.text("unigram"));
-  for (std::string& name : read) {
-    // A name of model.json or manifest.json stands for its folder.
-    if (name != "-") name = net::checkpoint_folder(name).string();
-  }
-  for (const char* option : {"per-token", "attention"}) {
-    if (!options.has(option)) continue;
-    refuse_to_replace(options.text(option), read, fmt::format("--{}", option));
+  QlevalInputs inputs = qleval_inputs(options);
+  if (options.has("unigram")) inputs.data.push_back(options.text("unigram"));
+  for (const char* name : {"per-token", "attention"}) {
+    if (!options.has(name)) continue;
+    const std::string output = options.text(name), option = fmt::format("--{}", name);
+    for (const std::string& checkpoint : inputs.checkpoints) {
+      refuse_to_replace(output, net::checkpoint_files(checkpoint), option);
+    }
+    for (const std::string& data : inputs.data) {
+      refuse_to_replace(output, shard::files_of(data), option);
+    }
   }
 }
 

@@ -147,10 +147,13 @@ void check_qlgen(const Options& options) {
                      "give a file's name instead of -");
   }
   if (options.has("log-probabilities")) {
-    refuse_to_replace(options.text("log-probabilities"),
-                      {net::checkpoint_folder(options.text("model")).string(),
-                       options.positional().empty() ? std::string("-") : options.positional()[0]},
-                      "--log-probabilities");
+    std::vector<std::string> read = net::checkpoint_files(options.text("model"));
+    if (!options.positional().empty()) {
+      read.push_back(options.positional()[0]);
+    } else if (!options.has("text")) {
+      read.emplace_back("-");
+    }
+    refuse_to_replace(options.text("log-probabilities"), read, "--log-probabilities");
   }
 }
 

@@ -93,12 +93,18 @@ static OutputStream vocabulary_output(const std::string& path) {
   return OutputStream(path, false);
 }
 
-// Returns the names of all files that are read: `names`, and the values of these options.
+// Returns the names of all files that are read: `names`, and the values of these options. A folder
+// stands for its vocabulary.
 static std::vector<std::string> files_read(const Options& options, std::vector<std::string> names,
                                            const std::vector<std::string>& of_options) {
   if (names.empty()) names.emplace_back("-");
   for (const std::string& option : of_options) {
     if (options.has(option)) names.push_back(options.text(option));
+  }
+  std::error_code absent;
+  for (std::string& name : names) {
+    const bool is_folder = std::filesystem::is_directory(name, absent);
+    if (is_folder) name = (std::filesystem::path(name) / shard::kVocabularyFile).string();
   }
   return names;
 }

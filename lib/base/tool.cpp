@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -89,27 +88,13 @@ void refuse_to_replace(const std::string& output, const std::vector<std::string>
   if (output == "-" || ::stat(output.c_str(), &replaced) != 0 || !S_ISREG(replaced.st_mode)) return;
   std::error_code absent;
   const std::filesystem::path path = std::filesystem::canonical(output, absent);
-  // A hard link of an input keeps the input's text.
-  const auto is_output = [&](const std::filesystem::path& input) {
-    return std::filesystem::canonical(input, absent) == path;
-  };
   for (const std::string& input : inputs) {
-    bool is_read = false;
-    if (input == "-") {
-      is_read = ::fstat(STDIN_FILENO, &standard_input) == 0 &&
-                standard_input.st_dev == replaced.st_dev &&
-                standard_input.st_ino == replaced.st_ino;
-    } else if (std::filesystem::is_directory(input, absent)) {
-      const std::filesystem::recursive_directory_iterator files(
-          input, std::filesystem::directory_options::skip_permission_denied, absent);
-      const bool is_inside = std::any_of(begin(files), end(files), is_output);
-      const FileKind kind =
-          is_inside ? file_kind(RandomAccessFile(path).head()) : FileKind::kUnknown;
-      is_read = kind == FileKind::kOwnJson || kind == FileKind::kZstd || kind == FileKind::kWeights;
-    } else {
-      is_read = is_output(input);
-    }
-    if (is_read) {
+    // A hard link of an input keeps the input's text.
+    const bool is_same = input == "-" ? ::fstat(STDIN_FILENO, &standard_input) == 0 &&
+                                            standard_input.st_dev == replaced.st_dev &&
+                                            standard_input.st_ino == replaced.st_ino
+                                      : std::filesystem::canonical(input, absent) == path;
+    if (is_same) {
       throw UsageError(option, printable(output) + " is read, and would be replaced",
                        "give another name");
     }

@@ -34,9 +34,9 @@ Option files_from_option();
 // once: the list may be standard input.
 std::vector<std::string> input_names(const Options& options);
 
-// Throws UsageError if the file `output` of `option`, unless it is "-", exists and is one of
-// `inputs`: it would replace what is read. "-" is standard input. A folder stands for the files of
-// these tools that it has: descriptions in JSON, shards and weights.
+// Throws UsageError if the file `output` of `option`, unless it is "-", exists and is one of the
+// files `inputs` ("-" is standard input): it would replace what is read. Inputs that do not exist
+// are ignored.
 void refuse_to_replace(const std::string& output, const std::vector<std::string>& inputs,
                        const std::string& option = "-o");
 

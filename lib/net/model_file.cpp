@@ -155,6 +155,19 @@ std::filesystem::path checkpoint_folder(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path) ? path : folder_of(path);
 }
 
+std::vector<std::string> checkpoint_files(const std::filesystem::path& path) {
+  std::error_code absent;
+  const bool is_folder = std::filesystem::is_directory(path, absent);
+  const std::filesystem::path folder = is_folder ? path : folder_of(path);
+  std::vector<std::string> files;
+  if (!is_folder) files.push_back(path.string());
+  for (const char* name :
+       {"model.json", "config.json", "model.safetensors", "state.json", shard::kVocabularyFile}) {
+    files.push_back((folder / name).string());
+  }
+  return files;
+}
+
 void require_weights(const std::filesystem::path& folder, const std::string& name) {
   if (std::filesystem::exists(folder / "model.safetensors")) return;
   const std::string found = unconverted_weights(folder);

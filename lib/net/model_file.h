@@ -51,6 +51,9 @@ struct ModelFile {
 // Returns the folder of a checkpoint; `path` is this folder or a file in it, such as model.json.
 std::filesystem::path checkpoint_folder(const std::filesystem::path& path);
 
+// Returns the files of a checkpoint that evaluation reads; `path` is its folder or a file in it.
+std::vector<std::string> checkpoint_files(const std::filesystem::path& path);
+
 // Throws Error about `name` for a folder without model.safetensors. If the folder has weights in
 // other files, the error states how to convert them.
 void require_weights(const std::filesystem::path& folder, const std::string& name);

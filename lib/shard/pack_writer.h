@@ -28,9 +28,9 @@ struct PackOptions {
 };
 
 // Returns the compression level for a vocabulary. Ids of words and pieces of words rarely form
-// repetitions. Packing with a search for repetitions would take nearly twice as long and save 5 to 8
-// per cent, so vocabularies of more than 1,024 entries get level 0. Characters and bytes repeat, so
-// smaller vocabularies get level 1.
+// repetitions. Packing with a search for repetitions would take nearly twice as long and save 5 to
+// 8 per cent, so vocabularies of more than 1,024 entries get level 0. Characters and bytes repeat,
+// so smaller vocabularies get level 1.
 int default_level(std::int64_t vocabulary_size);
 
 // Makes a packed folder from shards that the caller creates with create(). All files are written in

@@ -73,6 +73,26 @@ Manifest read_manifest(const PackedFolder& place) {
   return manifest_from_json(parse_json(read_manifest_text(place), where), where);
 }
 
+std::vector<std::string> files_of(const PackedFolder& place, const Manifest& manifest) {
+  std::vector<std::string> files = {place.manifest.string()};
+  const auto add = [&](const std::string& name) {
+    files.push_back((place.folder / name).string());
+  };
+  add(manifest.document_starts.file);
+  if (manifest.vocabulary_file) add(manifest.vocabulary_file->file);
+  for (const FileEntry& shard : manifest.shards) add(shard.file);
+  return files;
+}
+
+std::vector<std::string> files_of(const std::string& name) {
+  try {
+    const PackedFolder place = find_packed_folder(name);
+    return files_of(place, read_manifest(place));
+  } catch (const Error&) {
+    return {name};
+  }
+}
+
 std::string read_vocabulary_text(const PackedFolder& place, const Manifest& manifest) {
   if (!manifest.vocabulary_file) return "";
   const VocabularyFileEntry& entry = *manifest.vocabulary_file;

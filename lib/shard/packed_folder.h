@@ -22,6 +22,12 @@ Manifest read_manifest(const PackedFolder& place);
 // names no such file.
 std::string read_vocabulary_text(const PackedFolder& place, const Manifest& manifest);
 
+// Returns the paths of the files that packed data consists of.
+std::vector<std::string> files_of(const PackedFolder& place, const Manifest& manifest);
+// Returns the files that a program reads for the data `name`: those of packed data, or the name
+// itself if there is no packed data that can be read.
+std::vector<std::string> files_of(const std::string& name);
+
 // Returns the path of a file that the manifest names. Throws FormatError when the name leads out of
 // the folder (".." or an absolute path), and for a symbolic link without a target. Other links are
 // followed, even out of the folder: caches of downloads consist of such links, and the manifest's

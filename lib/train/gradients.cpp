@@ -142,7 +142,7 @@ nn::StepOptions step_options(const TrainingConfig& config, std::int64_t step,
 StepLoss step_loss(const nn::ModelAtLengths& model, const at::Tensor& ids, nn::Memory& memory,
                    const nn::StepOptions& options, const TrainingConfig& config) {
   const std::int64_t rows = ids.size(0), segment = ids.size(1) - 1;
-  const std::int64_t context = config.half_loss ? segment / 2 : 0, counted = segment - context;
+  const std::int64_t counted = counted_targets(segment, config), context = segment - counted;
   at::Tensor reconstruction;
   const at::Tensor states =
       model.forward(ids.narrow(1, 0, segment), memory, options, &reconstruction);

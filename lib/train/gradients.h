@@ -177,9 +177,15 @@ struct StepLoss {
   at::Tensor total;  // `loss` plus the weighted reconstruction loss; the backward pass starts here
 };
 
+// Returns the number of targets of a row that count: with half_loss, the older floor(segment / 2)
+// tokens are only context.
+inline std::int64_t counted_targets(std::int64_t segment, const TrainingConfig& config) {
+  return config.half_loss ? segment - segment / 2 : segment;
+}
+
 // Returns the loss of `ids` [rows, segment + 1], which are some rows of a batch of config.batch
-// rows. The target of each token is the next token. With half_loss, the older floor(segment / 2)
-// tokens of a row are only context. Replaces `memory` by the memory of the next step.
+// rows. The target of each token is the next token, and counted_targets() of a row count. Replaces
+// `memory` by the memory of the next step.
 StepLoss step_loss(const nn::ModelAtLengths& model, const at::Tensor& ids, nn::Memory& memory,
                    const nn::StepOptions& options, const TrainingConfig& config);
 

@@ -36,19 +36,22 @@ static std::optional<TrainingMemory> within(
   }
 }
 
-// Returns ids [rows, segment + 1] from all parts of the vocabulary. Every cluster of the softmax has
-// a target, as far as there are targets, because a cluster without one has no gradient.
-static at::Tensor trial_ids(const net::Network& network, std::int64_t rows) {
+// Returns ids [rows, segment + 1] from all parts of the vocabulary. As long as there are targets,
+// every cluster of the softmax has one: a cluster without a target has no gradient.
+static at::Tensor trial_ids(const net::Network& network, const TrainingConfig& config,
+                            std::int64_t rows) {
   const std::int64_t segment = network.lengths.segment, size = network.vocab_size;
   // Multiples of a number near the golden section of the vocabulary are spread evenly.
   std::int64_t stride = 1 + size * 618 / 1000;
   while (std::gcd(stride, size) > 1) ++stride;
   at::Tensor ids = at::arange(rows * (segment + 1), at::kLong).mul_(stride).remainder_(size);
   ids = ids.view({rows, segment + 1});
+  at::Tensor targets = ids.narrow(1, segment + 1 - counted_targets(segment, config),
+                                  counted_targets(segment, config));
   std::int64_t target = 0;
   for (const net::Cluster& cluster : net::clusters(network)) {
-    if (target == rows * segment) break;
-    ids[target / segment][1 + target % segment] = cluster.begin;
+    if (target == targets.numel()) break;
+    targets[target / targets.size(1)][target % targets.size(1)] = cluster.begin;
     ++target;
   }
   return ids;
@@ -82,7 +85,7 @@ std::optional<TrainingMemory> MemoryTrial::run_pass(const std::vector<Slice>& sl
 
   const nn::ModelAtLengths at_lengths(*model_, network.lengths);
   nn::Memory memory = at_lengths.start_memory(rows);
-  const at::Tensor ids = trial_ids(network, rows);
+  const at::Tensor ids = trial_ids(network, config_, rows);
   nn::StepOptions options = step_options(config_, 0, 0);
   if (network.reset_memory_at_documents) {
     options.document_offsets.assign(static_cast<std::size_t>(rows), 0);
@@ -102,8 +105,8 @@ std::optional<TrainingMemory> MemoryTrial::run_pass(const std::vector<Slice>& sl
     at::Tensor first;
     Replicas replicas(at_lengths, 1, [&](std::size_t, std::size_t index, at::Tensor gradient) {
       // GradientExchange adds up the gradients of the first parameter after the backward pass. It
-      // adds up the others at once, and keeps the sum alone. A gradient that this pass lacks, because
-      // it has fewer targets than the softmax has clusters, may be there in a step.
+      // adds up the others at once, and keeps the sum alone. A gradient that this pass lacks,
+      // because it has fewer targets than the softmax has clusters, may be there in a step.
       if (index == 0) {
         first = std::move(gradient);
       } else {

@@ -171,8 +171,8 @@ Figures TrainingRun::figures() const {
       validations_ > 0 ? validation_seconds_ / static_cast<double>(validations_)
                        : step_seconds / 3 * static_cast<double>(state_.validation.tokens) /
                              static_cast<double>(streams_.batch() * streams_.segment());
-  figures.seconds_left = seconds_left(task_.config, state_.step, task_.stop_at, training_time_.seconds(),
-                                      step_seconds, validation_seconds);
+  figures.seconds_left = seconds_left(task_.config, state_.step, task_.stop_at,
+                                      training_time_.seconds(), step_seconds, validation_seconds);
   return figures;
 }
 

@@ -69,12 +69,14 @@ enum class Kind {
   kDilatedMasked,
   kWithoutBias,
   kContentOnly,
+  kDilatedContent,
   kFarDilated,
   kSeesAll
 };
-constexpr Kind kKinds[] = {Kind::kWhole,       Kind::kMasked,        Kind::kWindow,
-                           Kind::kDilated,     Kind::kDilatedMasked, Kind::kWithoutBias,
-                           Kind::kContentOnly, Kind::kFarDilated,    Kind::kSeesAll};
+constexpr Kind kKinds[] = {Kind::kWhole,       Kind::kMasked,         Kind::kWindow,
+                           Kind::kDilated,     Kind::kDilatedMasked,  Kind::kWithoutBias,
+                           Kind::kContentOnly, Kind::kDilatedContent, Kind::kFarDilated,
+                           Kind::kSeesAll};
 
 AttentionInput random_input(const Shape& shape, Kind kind) {
   const std::int64_t window = shape.segment + shape.memory;
@@ -84,14 +86,16 @@ AttentionInput random_input(const Shape& shape, Kind kind) {
   // There may be fewer keys than queries then.
   const std::int64_t keys = input.sees_all ? shape.memory + 1 : window;
   input.keys_values = {random({shape.batch, keys, 2, shape.heads, shape.width})};
-  const bool content_only = kind == Kind::kContentOnly || kind == Kind::kSeesAll;
+  const bool content_only =
+      kind == Kind::kContentOnly || kind == Kind::kDilatedContent || kind == Kind::kSeesAll;
   if (!content_only) input.positions = random({window, shape.heads, shape.width});
   if (!content_only && kind != Kind::kWithoutBias) {
     input.content_bias = random({shape.heads, shape.width});
     input.position_bias = random({shape.heads, shape.width});
   }
   if (kind == Kind::kWindow) input.reach.span = 3;
-  if (kind == Kind::kDilated || kind == Kind::kDilatedMasked || kind == Kind::kFarDilated) {
+  if (kind == Kind::kDilated || kind == Kind::kDilatedMasked || kind == Kind::kDilatedContent ||
+      kind == Kind::kFarDilated) {
     input.reach.span = 4;
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       // Beyond the window, too.

@@ -98,9 +98,10 @@ TEST_CASE("MemoryTrial: a pass may lack targets of some clusters") {
   network.cutoffs = {2000, 2004, 3000};  // 4 ids are narrower than the distance of the trial's ids
   network.lengths = {2, 2, 0};
   TrainingConfig config = test::tiny_config();
-  for (const std::int64_t rows : {1, 8}) {
+  for (const auto& [rows, half_loss] : {std::pair(1, false), {8, false}, {8, true}}) {
     CAPTURE(rows);
     config.batch = rows;
+    config.half_loss = half_loss;
     MemoryTrial trial(network, config, 1, kNoLimit);
     const std::optional<TrainingMemory> memory = trial.step(1, 1);
     REQUIRE(memory);
