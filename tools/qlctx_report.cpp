@@ -304,11 +304,7 @@ std::string plan(const Options& options) {
     for (const char* option : {"model", "preset", "relative-to"}) {
       if (!options.given(option)) continue;
       const std::filesystem::path read = preset_file(options.text(option));
-      std::error_code unknown;
-      const bool is_file = std::filesystem::is_regular_file(read, unknown);
-      refuse_to_replace(options.text("write"),
-                        is_file ? std::vector{read.string()} : net::checkpoint_files(read),
-                        "--write");
+      refuse_to_replace(options.text("write"), net::checkpoint_files(read), "--write");
     }
     file.emplace(options.text("write"));
   }

@@ -142,11 +142,11 @@ void check_qlgen(const Options& options) {
                      "has no effect while --repetition-penalty is 1 (no penalty)",
                      "give --repetition-penalty 1.2, or leave --repetition-window out");
   }
-  if (options.has("log-probabilities") && options.text("log-probabilities") == "-") {
-    throw UsageError("--log-probabilities", "standard output already has the continuations",
-                     "give a file's name instead of -");
-  }
   if (options.has("log-probabilities")) {
+    if (options.text("log-probabilities") == "-") {
+      throw UsageError("--log-probabilities", "standard output already has the continuations",
+                       "give a file's name instead of -");
+    }
     std::vector<std::string> read = net::checkpoint_files(options.text("model"));
     if (!options.positional().empty()) {
       read.push_back(options.positional()[0]);

@@ -158,12 +158,13 @@ std::filesystem::path checkpoint_folder(const std::filesystem::path& path) {
 std::vector<std::string> checkpoint_files(const std::filesystem::path& path) {
   std::error_code absent;
   const bool is_folder = std::filesystem::is_directory(path, absent);
+  const std::string name = path.filename().string();
+  if (!is_folder && name != "model.json" && name != "config.json") return {path.string()};
   const std::filesystem::path folder = is_folder ? path : folder_of(path);
   std::vector<std::string> files;
-  if (!is_folder) files.push_back(path.string());
-  for (const char* name :
+  for (const char* file :
        {"model.json", "config.json", "model.safetensors", "state.json", shard::kVocabularyFile}) {
-    files.push_back((folder / name).string());
+    files.push_back((folder / file).string());
   }
   return files;
 }

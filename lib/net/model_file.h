@@ -51,7 +51,8 @@ struct ModelFile {
 // Returns the folder of a checkpoint; `path` is this folder or a file in it, such as model.json.
 std::filesystem::path checkpoint_folder(const std::filesystem::path& path);
 
-// Returns the files of a checkpoint that evaluation reads; `path` is its folder or a file in it.
+// Returns the files of a checkpoint that evaluation reads; `path` is its folder, or its model.json
+// or config.json. Any other file, such as a preset, is returned alone.
 std::vector<std::string> checkpoint_files(const std::filesystem::path& path);
 
 // Throws Error about `name` for a folder without model.safetensors. If the folder has weights in

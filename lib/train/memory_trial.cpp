@@ -46,12 +46,12 @@ static at::Tensor trial_ids(const net::Network& network, const TrainingConfig& c
   while (std::gcd(stride, size) > 1) ++stride;
   at::Tensor ids = at::arange(rows * (segment + 1), at::kLong).mul_(stride).remainder_(size);
   ids = ids.view({rows, segment + 1});
-  at::Tensor targets = ids.narrow(1, segment + 1 - counted_targets(segment, config),
-                                  counted_targets(segment, config));
+  const std::int64_t counted = counted_targets(segment, config);
+  at::Tensor targets = ids.narrow(1, segment + 1 - counted, counted);
   std::int64_t target = 0;
   for (const net::Cluster& cluster : net::clusters(network)) {
     if (target == targets.numel()) break;
-    targets[target / targets.size(1)][target % targets.size(1)] = cluster.begin;
+    targets[target / counted][target % counted] = cluster.begin;
     ++target;
   }
   return ids;

@@ -160,7 +160,7 @@ double rounded_difference(const std::string& name, const net::Network& network) 
 
 // LibTorch rounds the operands of the same products, and also their results. A network has one
 // realisation of these errors, so only the mean over all networks has to be below that of LibTorch,
-// whose versions differ. A single network may be a quarter above.
+// whose versions differ. One network had 1.05 of LibTorch 2.6.
 TEST_CASE("golden networks: in bfloat16 they err less than by LibTorch's operations" *
           doctest::test_suite("numeric")) {
   double logarithms = 0;
@@ -172,7 +172,7 @@ TEST_CASE("golden networks: in bfloat16 they err less than by LibTorch's operati
     const machine::OperationsOnly operations;
     const double of_operations = rounded_difference(name, network);
     CHECK(ours > 1e-6);
-    CHECK(ours < 1.25 * of_operations);
+    CHECK(ours < 1.15 * of_operations);
     logarithms += std::log(ours / of_operations);
   }
   CHECK(logarithms < 0);
