@@ -19,13 +19,13 @@ make_text() {
     }'
 }
 
-# make_data TYPE: train.txt, valid.txt, test.txt, vocab.json and data/train, data/valid, data/test.
-# The test text has words that the vocabulary does not know.
+# make_data TYPE [OPTION...]: train.txt, valid.txt, test.txt, vocab.json and data/train, data/valid, data/test.
+# The test text has words that the vocabulary does not know. The options are those of qltok vocab.
 make_data() {
   make_text 11 400 >train.txt
   make_text 12 40 >valid.txt
   { make_text 13 60; echo "novelty w1 and another"; } >test.txt
-  qltok vocab -q --type "$1" -o vocab.json train.txt || fail "vocabulary"
+  qltok vocab -q --type "$@" -o vocab.json train.txt 2>said || { cat said; fail "vocabulary"; }
   local part
   for part in train valid test; do
     qltok encode -q --vocab vocab.json $part.txt | qlbin pack -q -o data/$part || fail "$part"

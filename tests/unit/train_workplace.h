@@ -9,6 +9,7 @@
 #include "torch_doctest.h"
 #include "train/trainer.h"
 #include "train_support.h"
+#include "unit/complaint.h"
 
 namespace ql::test {
 
@@ -34,12 +35,7 @@ struct Workplace {
     return train::train(task, data_reader, valid_reader);
   }
   std::string refusal(const char* data = "data", const char* valid = "valid") const {
-    try {
-      train(data, valid);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return complaint([&] { train(data, valid); });
   }
   // Returns the log without values that depend on the clock.
   std::vector<Json> log() const {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "unit/complaint.h"
 
 namespace ql {
 namespace {
@@ -20,12 +21,7 @@ std::optional<LaunchedProcess> process_in(const std::map<std::string, std::strin
 }
 
 std::string refusal(const std::map<std::string, std::string>& variables) {
-  try {
-    process_in(variables);
-    return "accepted";
-  } catch (const UsageError& error) {
-    return error.what();
-  }
+  return test::complaint<UsageError>([&] { process_in(variables); });
 }
 
 }  // namespace

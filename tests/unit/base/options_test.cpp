@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
+#include "unit/complaint.h"
 #include "unit/sample_table.h"
 
 namespace ql {
@@ -19,12 +20,7 @@ Options pack(Arguments arguments) {
 }
 
 std::string complaint(const Arguments& arguments, const ToolTable& table = test::sample_table()) {
-  try {
-    parse_options(table, arguments);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
+  return test::complaint<UsageError>([&] { parse_options(table, arguments); });
 }
 
 std::string pack_complaint(Arguments arguments) {
@@ -67,13 +63,10 @@ TEST_CASE("parse_options: defaults") {
 }
 
 TEST_CASE("Options::refuse: the first option that was typed is named") {
-  const auto refused = [](const Arguments& arguments) -> std::string {
-    try {
+  const auto refused = [](const Arguments& arguments) {
+    return test::complaint<UsageError>([&] {
       pack(arguments).refuse({"rate", "vocab", "force"}, "--{}", "{} is not possible", "omit {}");
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "";
+    });
   };
   CHECK(refused({}) == "");
   CHECK(refused({"--force", "--vocab", "v"}) == "--vocab: vocab is not possible; omit vocab");

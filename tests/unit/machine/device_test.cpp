@@ -7,6 +7,7 @@
 #include "machine/process_group.h"
 #include "nn/compression.h"
 #include "nn/memory_documents.h"
+#include "unit/complaint.h"
 #include "unit/float32_error.h"
 #include "unit/nn_support.h"
 #include "unit/torch_doctest.h"
@@ -15,12 +16,7 @@ namespace ql::machine {
 namespace {
 
 std::string refusal(const std::string& name) {
-  try {
-    find_device(name, ProcessGroup::single());
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
+  return test::complaint<UsageError>([&] { find_device(name, ProcessGroup::single()); });
 }
 
 net::Network one_of(net::Architecture architecture) {
@@ -73,13 +69,8 @@ TEST_CASE("choose_gpu: each process of a machine has a GPU of its own") {
     CHECK(choose_gpu("cuda", 1, rank, 4) == 0);
     CHECK(choose_gpu("cuda:0", 1, rank, 4) == 0);
   }
-  const auto refusal_of = [](const char* name, int gpus, int size, int rank = 0) -> std::string {
-    try {
-      choose_gpu(name, gpus, rank, size);
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "";
+  const auto refusal_of = [](const char* name, int gpus, int size, int rank = 0) {
+    return test::complaint<UsageError>([&] { choose_gpu(name, gpus, rank, size); });
   };
   CHECK(refusal_of("cuda", 0, 2).find("no GPU was found") != std::string::npos);
   CHECK(refusal_of("cuda:4", 4, 1).find("the last GPU that CUDA finds is cuda:3") !=

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "net/model_file.h"
+#include "unit/complaint.h"
 #include "unit/scratch.h"
 
 namespace ql::net {
@@ -79,12 +80,7 @@ TEST_CASE("network_from_public_config: features that this network lacks are refu
   const auto refusal = [](const char* key, const Json& value) {
     Json json = parse_json(kConfig, "c.json");
     json[key] = value;
-    try {
-      read(json);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return test::complaint([&] { read(json); });
   };
   CHECK(refusal("attn_type", 2).find("c.json: attn_type") == 0);
   CHECK(refusal("layer_norm_epsilon", 1e-6).find("c.json: layer_norm_epsilon") == 0);

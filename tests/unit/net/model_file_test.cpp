@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "net/geometry.h"
+#include "unit/complaint.h"
 #include "unit/damage.h"
 #include "unit/net_networks.h"
 
@@ -56,15 +57,10 @@ Preset read_with(const std::vector<std::string>& overrides) {
 // Returns the message without the scratch folder's name.
 template <typename Function>
 std::string message_of(const Scratch& scratch, const Function& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    std::string text = error.what();
-    const std::string folder = scratch.folder().string() + "/";
-    if (text.rfind(folder, 0) == 0) text.erase(0, folder.size());
-    return text;
-  }
-  return "valid";
+  std::string text = ql::test::complaint(function);
+  const std::string folder = scratch.folder().string() + "/";
+  if (text.rfind(folder, 0) == 0) text.erase(0, folder.size());
+  return text;
 }
 
 std::string message_of_preset(const std::string& text,

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "train/checkpoint.h"
 #include "train/training_step.h"
+#include "unit/complaint.h"
 #include "unit/damage.h"
 #include "unit/scratch.h"
 #include "unit/torch_doctest.h"
@@ -55,12 +56,7 @@ struct Trained {
 };
 
 std::string refusal(const fs::path& folder, TrainedNetwork& learner) {
-  try {
-    read_checkpoint(folder, learner);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return test::complaint([&] { read_checkpoint(folder, learner); });
 }
 
 }  // namespace
@@ -259,12 +255,7 @@ TEST_CASE("read_state: another format or version is named") {
     Json json = parse_json(test::slurp(path), "state.json");
     json[key] = value;
     test::spill(trained.scratch / "other" / "state.json", dump_json(json));
-    try {
-      read_state(trained.scratch / "other");
-    } catch (const FormatError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return test::complaint<FormatError>([&] { read_state(trained.scratch / "other"); });
   };
   fs::create_directory(trained.scratch / "other");
   CHECK(said("version", 2).find("version is 2") != std::string::npos);

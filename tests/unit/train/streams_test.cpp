@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "train/streams.h"
+#include "unit/complaint.h"
 #include "unit/scratch.h"
 #include "unit/train_support.h"
 
@@ -184,12 +185,7 @@ TEST_CASE("Streams: too little data names the largest batch") {
   test::pack(scratch / "data", test::scrambled(100, 5), 5);
   shard::MultiReader reader({(scratch / "data").string()});
   const auto said = [&](std::int64_t batch, std::int64_t segment) {
-    try {
-      Streams(reader, batch, segment);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return test::complaint([&] { Streams(reader, batch, segment); });
   };
   CHECK(said(11, 9).find("set batch to 10 or less") != std::string::npos);
   CHECK(said(10, 9).empty());

@@ -11,6 +11,7 @@
 #include "machine/device.h"
 #include "train/checkpoint.h"
 #include "train/training_step.h"
+#include "unit/complaint.h"
 #include "unit/scratch.h"
 #include "unit/test_device.h"
 #include "unit/torch_doctest.h"
@@ -428,12 +429,7 @@ TEST_CASE(
           learner.memory().with([](const at::Tensor& states) { return at::zeros_like(states); }));
     }
   }
-  std::string said;
-  try {
-    learner.finish();
-  } catch (const Error& error) {
-    said = error.what();
-  }
+  const std::string said = test::complaint([&] { learner.finish(); });
   CHECK(said.find("the loss is not a number") != std::string::npos);
   CHECK(said.find("learning_rate") != std::string::npos);
   CHECK(equal(moments, learner.moments()));

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "train/training_step.h"
+#include "unit/complaint.h"
 #include "unit/scratch.h"
 #include "unit/torch_doctest.h"
 #include "unit/train_support.h"
@@ -237,12 +238,9 @@ TEST_CASE(
     poisoned.view(-1)[3] = std::numeric_limits<float>::quiet_NaN();
   }
   const at::Tensor before = learner.model().parameters().back().tensor.clone();
-  std::string said;
-  try {
+  const std::string said = test::complaint([&] {
     for (std::int64_t step = 6; step < 20; ++step) learner.step(streams, step, 0.1);
-  } catch (const Error& error) {
-    said = error.what();
-  }
+  });
   CHECK(said.find("step 7: the loss is not a number (loss nan, gradient norm nan); ") == 0);
   CHECK(said.find("learning_rate") != std::string::npos);
   CHECK(at::equal(before, learner.model().parameters().back().tensor));
