@@ -1,4 +1,4 @@
-// Reads the vocabulary of a checkpoint, for programs that take text.
+// Reads the vocabulary of a checkpoint, for programs that take text, and passes it on.
 #pragma once
 
 #include <filesystem>
@@ -14,3 +14,8 @@ std::filesystem::path vocabulary_file(const std::string& checkpoint);
 // can do.
 ql::text::Vocabulary checkpoint_vocabulary(const std::string& checkpoint, std::string& text,
                                            const std::string& remedy);
+
+// Returns the record from which ItemRecords (tools/item_records.h) knows a vocabulary. `text` is
+// its file. `missing` says why there is no vocabulary, if `vocabulary` is null.
+ql::Json vocabulary_record(const ql::text::Vocabulary* vocabulary, const std::string& text,
+                           const std::string& missing);

@@ -1,8 +1,8 @@
-// Continues prompts. qlgen replaces itself by this program, or with --text runs it as a child
-// process (tools/qlgen.cpp).
+// Continues prompts. qlgen replaces itself by this program (tools/qlgen.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,11 +11,11 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/provenance.h"
 #include "base/rows.h"
 #include "base/stream.h"
 #include "base/strings.h"
 #include "base/tool.h"
+#include "continuations.h"
 #include "eval/data_set.h"
 #include "eval/units.h"
 #include "generate/generator.h"
@@ -27,7 +27,7 @@
 #include "shard/same_vocabulary.h"
 #include "shard/token_stream.h"
 #include "tables.h"
-#include "text/added_blanks.h"
+#include "text/decoder.h"
 #include "weights/weights.h"
 
 namespace {
@@ -38,21 +38,19 @@ constexpr const char* kNoPrompt =
     "a prompt is empty, and the vocabulary has no line end to start from";
 constexpr const char* kNoPromptRemedy = "give a prompt of one token or more";
 
-// Passes prompts to a generator. Writes the generated tokens to a stream, with a document for every
-// continuation, and to the table of --log-probabilities if that option is given.
+// Passes prompts to a generator. Passes the generated tokens to the output, and to the table of
+// --log-probabilities if that option is given.
 class Prompts : public shard::TokenSink {
  public:
   // `line_end` replaces an empty prompt; it is absent if the vocabulary has no line end.
-  Prompts(const Options& options, const std::string& type, std::optional<shard::TokenId> line_end,
-          generate::Generator& generator, shard::TokenSink& stream,
+  Prompts(const Options& options, std::optional<shard::TokenId> line_end,
+          generate::Generator& generator, Continuations& output,
           std::optional<OutputStream>& table_file)
       : by_document_(options.text("prompts") == "document"),
         open_(options.flag("open")),
-        of_text_(options.has("text")),
-        pass_on_stop_strings_(of_text_ && type != "word"),
         line_end_(line_end),
         generator_(generator),
-        stream_(stream),
+        output_(output),
         table_file_(table_file) {}
 
   void begin_document() override {
@@ -69,6 +67,12 @@ class Prompts : public shard::TokenSink {
   }
   void finish(const std::optional<shard::TextCounts>& /*counts*/) override {
     if (has_prompt_ || prompt_ == 0) generate();
+  }
+  // Completes table and output. The table is closed first, so it is complete even if no process
+  // reads the output any longer.
+  void close() {
+    if (table_file_) table_file_->close();
+    output_.close();
   }
 
  private:
@@ -87,22 +91,18 @@ class Prompts : public shard::TokenSink {
       generator_.put(&*line_end_, 1);
     }
     generator_.generate([this](const generate::GeneratedToken& token) { put(token); },
-                        [this] { stream_.flush(); });
-    end_continuation();
+                        [this] { output_.flush(); });
+    output_.end();
     ++prompt_;
     has_prompt_ = false;
   }
 
   void put(const generate::GeneratedToken& token) {
     if (token.position == 0) {
-      end_continuation();
-      stream_.begin_document();
-      empty_ = token.sample;
+      if (token.sample > 0) output_.end();
+      output_.begin(prompt_, token.sample);
     }
-    if (!token.in_stop_string || pass_on_stop_strings_) {
-      stream_.write(&token.id, 1);
-      empty_.reset();
-    }
+    output_.put(token);
     if (!table_file_) return;
     table_file_->write(table_.lines({{"prompt", prompt_ + 1},
                                      {"sample", token.sample + 1},
@@ -111,33 +111,14 @@ class Prompts : public shard::TokenSink {
                                      {"log_probability", token.log_probability}}));
   }
 
-  // A token stream has no empty documents (ql-token-stream(5)). The text of an empty continuation
-  // is the end of the prompt's line.
-  void end_continuation() {
-    if (!empty_) return;
-    if (of_text_ && line_end_) {
-      stream_.write(&*line_end_, 1);
-    } else {
-      log_warning(
-          "prompt {}, sample {}: the continuation is empty, because it begins with a string of "
-          "--until; the output has no document for it",
-          prompt_ + 1, *empty_ + 1);
-    }
-    empty_.reset();
-  }
-
   bool by_document_;
-  bool open_;     // --open: a line end at the end of a prompt is removed
-  bool of_text_;  // --text
-  // qlgen itself ends a text before the string, which may begin inside a token, except of words.
-  bool pass_on_stop_strings_;
+  bool open_;  // --open: a line end at the end of a prompt is removed
   std::optional<shard::TokenId> line_end_;
   generate::Generator& generator_;
-  shard::TokenSink& stream_;
+  Continuations& output_;
   std::optional<OutputStream>& table_file_;  // of --log-probabilities, if given
   TableText table_{"", /*terminal=*/0};
   bool has_prompt_ = false;
-  std::optional<std::int64_t> empty_;  // the sample that is generated, while it has no token
   // The latest token of the prompt. It waits here, because --open removes a line end at the end of
   // a prompt.
   std::optional<shard::TokenId> last_;
@@ -194,9 +175,12 @@ struct NamedTokens {
                        fmt::format("{} has no vocabulary in which to find '{}'", name, named),
                        "give a token's id");
     }
-    std::vector<std::string> spellings = token_spellings(named);
-    spellings.push_back(eval::shown_piece(named));
-    for (const std::string& text : spellings) {
+    const std::string plain = unescaped(named).value_or(named);
+    // A vocabulary of bytes names a byte by its number, as in <0x41>. A vocabulary of pieces
+    // contains the byte itself.
+    const std::string byte =
+        plain.size() == 1 ? byte_token(static_cast<unsigned char>(plain[0])) : plain;
+    for (const std::string& text : {plain, named, byte, eval::shown_piece(named)}) {
       const auto found = std::find(texts.begin(), texts.end(), text);
       if (found != texts.end()) return static_cast<shard::TokenId>(found - texts.begin());
     }
@@ -216,11 +200,14 @@ struct NamedTokens {
 
 std::string as_word(const std::string& word) { return " " + word + " "; }
 
-// Returns the text of each token, as decoding writes it. A word has blanks around it, so that
-// strings of words are found.
-std::vector<std::string> texts_to_search(const shard::StreamHeader& header) {
-  std::vector<std::string> texts = eval::read_token_bytes(header.vocabulary_text);
+// Returns what decoding needs. For a SentencePiece model, decoding also needs the `rules` that
+// ItemRecords has.
+text::DecodedTokens decoded_tokens(const shard::StreamHeader& header,
+                                   const DecodingRules& rules = {}) {
   const shard::VocabularyInfo& info = header.vocabulary;
+  text::DecodedTokens tokens{info.type == "word", eval::read_token_bytes(header.vocabulary_text),
+                             info.eos, rules.blanks};
+  std::vector<std::string>& texts = tokens.texts;
   if (static_cast<std::int64_t>(texts.size()) != info.size) {
     throw FormatError(
         "the vocabulary",
@@ -228,12 +215,18 @@ std::vector<std::string> texts_to_search(const shard::StreamHeader& header) {
         "encode the prompt again, or copy the vocabulary into the checkpoint again");
   }
   if (info.eos) texts.at(*info.eos) = "\n";
-  if (info.type == "word") {
-    std::transform(texts.begin(), texts.end(), texts.begin(), as_word);
-  } else if (info.unk) {
-    texts.at(*info.unk) = kReplacementUtf8;
+  if (info.unk && !tokens.words) texts.at(*info.unk) = kReplacementUtf8;
+  for (const auto& [id, text] : rules.texts) texts.at(id) = text;
+  return tokens;
+}
+
+// Returns the text of each token for StopStrings. A word has blanks around it, so that strings of
+// words are found.
+std::vector<std::string> texts_to_search(text::DecodedTokens tokens) {
+  if (tokens.words) {
+    std::transform(tokens.texts.begin(), tokens.texts.end(), tokens.texts.begin(), as_word);
   }
-  return texts;
+  return std::move(tokens.texts);
 }
 
 // Adds a string of --until that is not a token. A line feed stands for <eos>. A vocabulary of words
@@ -266,7 +259,9 @@ void add_stop_string(const std::string& typed, NamedTokens& tokens, bool may_be_
     }
     string = words;
   }
-  if (options.token_texts.empty()) options.token_texts = texts_to_search(tokens.header);
+  if (options.token_texts.empty()) {
+    options.token_texts = texts_to_search(decoded_tokens(tokens.header));
+  }
   for (std::size_t at = 0; type == "char" && !may_be_absent && at < string.size();) {
     const std::string character = string.substr(at, code_point_at(string, at).length);
     const auto& texts = options.token_texts;
@@ -280,10 +275,13 @@ void add_stop_string(const std::string& typed, NamedTokens& tokens, bool may_be_
   if (type == "sentencepiece") options.stop_strings.push_back(with_line_blanks(string));
 }
 
+// `token_texts` are those of texts_to_search(), if they are known already.
 generate::GenerationOptions generation_options(const Options& options, NamedTokens tokens,
                                                std::optional<shard::TokenId> line_end,
-                                               const nn::ModelAtLengths& model) {
+                                               const nn::ModelAtLengths& model,
+                                               std::vector<std::string> token_texts = {}) {
   generate::GenerationOptions result;
+  result.token_texts = std::move(token_texts);
   result.model = options.text("model");
   result.stride =
       options.has("stride") ? options.integer("stride") : generate::usual_stride(model.geometry());
@@ -320,41 +318,6 @@ generate::GenerationOptions generation_options(const Options& options, NamedToke
   return result;
 }
 
-// Returns the text of words that is joined from texts_to_search(). `at_line` says that it follows
-// the end of a line.
-std::string text_of_words(std::string joined, bool at_line) {
-  joined = replaced(replaced(joined, "  ", " "), " \n", "\n");
-  if (!joined.empty() && joined.back() == ' ') joined.pop_back();
-  if (at_line && !joined.empty() && joined.front() == ' ') joined.erase(0, 1);
-  return replaced(joined, "\n ", "\n");
-}
-
-// Returns `joined`, which is joined from the texts of the tokens `made`, maybe up to a stop string,
-// without added blanks. The document begins with the tokens of `prompt`.
-std::string text_of_pieces(const std::vector<shard::TokenId>& prompt,
-                           const std::vector<shard::TokenId>& made, std::string_view joined,
-                           const std::vector<std::string>& texts, text::AddedBlanks added,
-                           std::optional<shard::TokenId> eos) {
-  text::BlankRemover blanks(added);
-  std::string text;
-  const auto put = [&](shard::TokenId id, std::string_view written) {
-    if (id == eos) {
-      blanks.eos();
-      text.append(written);
-    } else {
-      blanks.append(written, text);
-    }
-  };
-  for (const shard::TokenId id : prompt) put(id, texts[id]);
-  text.clear();
-  for (const shard::TokenId id : made) {
-    const std::string_view written = joined.substr(0, texts[id].size());
-    put(id, written);
-    joined.remove_prefix(written.size());
-  }
-  return text;
-}
-
 // Continues the contexts of --items with each choice, before it waits for the next line.
 void continue_items(const Options& options, const nn::ModelAtLengths& model) {
   ItemRecords records;
@@ -363,42 +326,30 @@ void continue_items(const Options& options, const nn::ModelAtLengths& model) {
   if (header.vocabulary_text.empty()) throw Error("", records.missing_vocabulary());
   const std::optional<shard::TokenId> line_end =
       eval::line_end_of(header.vocabulary, [&] { return header.vocabulary_text; });
-  generate::GenerationOptions rules =
-      generation_options(options, NamedTokens{header, folder}, line_end, model);
-  rules.token_texts = texts_to_search(header);
-  for (const shard::TokenId id : records.decoding().control) rules.token_texts.at(id).clear();
-  generate::Generator generator(model, options.text("items"), rules);
+  const text::DecodedTokens tokens = decoded_tokens(header, records.decoding());
+  generate::Generator generator(model, options.text("items"),
+                                generation_options(options, NamedTokens{header, folder}, line_end,
+                                                   model, texts_to_search(tokens)));
+  std::string text;
+  // The text goes on from the context as it is typed, so it has no padding.
+  text::Decoder decoder(tokens, {text::EosRule::kLine, text::LineStyle::kPlain},
+                        [&text](std::string_view more) { text += more; });
   OutputStream out("-", /*binary=*/false);
   const auto pause = [&] { out.flush(); };
   for (Json record = records.next(pause); !record.empty(); record = records.next(pause)) {
     const Json& choices = record["choices"];
     for (std::size_t choice = 0; choice < choices.size(); ++choice) {
-      // qleval --items reads the same tokens before the continuation.
-      std::vector<shard::TokenId> prompt;
-      if (line_end) prompt.push_back(*line_end);
-      for (const shard::TokenId id : record["context"]) prompt.push_back(id);
+      auto prompt = record["context"].get<std::vector<shard::TokenId>>();
       for (const shard::TokenId id : choices[choice]["ids"]) prompt.push_back(id);
-      if (prompt.empty()) throw Error(record["where"], kNoPrompt, kNoPromptRemedy);
+      if (prompt.empty() && !line_end) throw Error(record["where"], kNoPrompt, kNoPromptRemedy);
+      // qleval --items reads the same tokens before the continuation.
+      if (line_end) generator.put(&*line_end, 1);
       generator.put(prompt.data(), prompt.size());
-      std::vector<shard::TokenId> made;
-      std::string text;
-      StopStrings stop(rules.stop_strings);
-      generator.generate(
-          [&](const generate::GeneratedToken& token) {
-            made.push_back(token.id);
-            text += rules.token_texts[token.id];
-            stop.put(rules.token_texts[token.id]);
-          },
-          [] {});
-      if (stop.found()) text.resize(stop.settled());
-      if (header.vocabulary.type == "word") {
-        text = text_of_words(text, prompt.back() == line_end);
-      } else {
-        // The item is a document, before which the network reads the token that ends lines.
-        prompt.erase(prompt.begin(), prompt.begin() + (line_end ? 1 : 0));
-        text = text_of_pieces(prompt, made, text, rules.token_texts, records.decoding().blanks,
-                              header.vocabulary.eos);
-      }
+      decoder.begin_document();
+      decoder.write(prompt.data(), prompt.size());
+      text.clear();
+      generator.generate([&](const generate::GeneratedToken& token) { decode(token, decoder); },
+                         [] {});
       out.write(json_line({{"item", record["number"]},
                            {"id", record["keys"].value("id", Json())},
                            {"choice", choice},
@@ -408,6 +359,70 @@ void continue_items(const Options& options, const nn::ModelAtLengths& model) {
     }
   }
   out.close();
+}
+
+// Opens the table of --log-probabilities, before anything is written.
+void open_table(const Options& options, std::optional<OutputStream>& file) {
+  if (options.has("log-probabilities")) {
+    file.emplace(options.text("log-probabilities"), /*binary=*/false, "");
+  }
+}
+
+// Calls send(), which passes all prompts on. After a signal the output ends properly, after the
+// tokens that were generated so far.
+void continue_prompts(Prompts& prompts, const std::function<void()>& send) {
+  try {
+    send();
+    prompts.finish(std::nullopt);
+  } catch (const Interrupted&) {
+    prompts.close();
+    throw;
+  }
+  prompts.close();
+}
+
+// Continues the prompt of --text, which qlgen has encoded (tools/qlgen.cpp).
+void continue_text(const Options& options, const nn::ModelAtLengths& model) {
+  ItemRecords records;
+  const shard::StreamHeader header = records.vocabulary();
+  const auto prompt = records.next([] {})["prompt"].get<std::vector<shard::TokenId>>();
+  const std::optional<shard::TokenId> line_end =
+      eval::line_end_of(header.vocabulary, [&] { return header.vocabulary_text; });
+  const text::DecodedTokens tokens = decoded_tokens(header, records.decoding());
+  generate::Generator generator(model, "--text",
+                                generation_options(options, NamedTokens{header, "--text"}, line_end,
+                                                   model, texts_to_search(tokens)));
+  std::optional<OutputStream> table_file;
+  open_table(options, table_file);
+  TextOutput output(tokens, records.decoding().line_style, prompt);
+  Prompts prompts(options, line_end, generator, output, table_file);
+  continue_prompts(prompts, [&] {
+    prompts.begin_document();
+    prompts.write(prompt.data(), prompt.size());
+  });
+}
+
+void continue_stream(const Options& options, const nn::ModelAtLengths& model,
+                     const shard::VocabularyInfo& trained_with) {
+  InputFile input(options.positional().empty() ? "-" : options.positional().front());
+  shard::TokenStreamReader stream(input);
+  const shard::StreamHeader& header = stream.header();
+  shard::require_same_vocabulary({input.name(), header.vocabulary},
+                                 {options.text("model"), trained_with},
+                                 "encode the prompt with the vocabulary of the training data");
+  const std::optional<shard::TokenId> line_end =
+      eval::line_end_of(header.vocabulary, [&] { return header.vocabulary_text; });
+  const NamedTokens tokens{header, input.name()};
+  if (options.flag("open") && !line_end) {
+    throw UsageError("--open", tokens.no_line_end(), "leave --open out");
+  }
+  generate::Generator generator(model, input.name(),
+                                generation_options(options, tokens, line_end, model));
+  std::optional<OutputStream> table_file;
+  open_table(options, table_file);
+  TokenOutput output(options, header);
+  Prompts prompts(options, line_end, generator, output, table_file);
+  continue_prompts(prompts, [&] { copy_stream(stream, prompts, [](std::int64_t) {}); });
 }
 
 void generate_text(const Options& options) {
@@ -425,53 +440,12 @@ void generate_text(const Options& options) {
   const nn::ModelPrecision in_precision(model, precision);
   if (options.has("items")) {
     continue_items(options, at_lengths);
-    return;
+  } else if (options.has("text")) {
+    continue_text(options, at_lengths);
+  } else {
+    continue_stream(options, at_lengths,
+                    recorded_or_size(description.vocabulary, model.network().vocab_size));
   }
-
-  InputFile input(options.positional().empty() ? "-" : options.positional().front());
-  // With --text qlgen has written this stream (tools/qlgen.cpp).
-  shard::TokenStreamReader prompts(input);
-  const shard::StreamHeader& header = prompts.header();
-  shard::require_same_vocabulary(
-      {input.name(), header.vocabulary},
-      {folder, recorded_or_size(description.vocabulary, model.network().vocab_size)},
-      "encode the prompt with the vocabulary of the training data");
-  const std::optional<shard::TokenId> line_end =
-      eval::line_end_of(header.vocabulary, [&] { return header.vocabulary_text; });
-
-  if (options.flag("open") && !line_end) {
-    throw UsageError("--open", NamedTokens{header, input.name()}.no_line_end(), "leave --open out");
-  }
-  generate::Generator generator(
-      at_lengths, input.name(),
-      generation_options(options, NamedTokens{header, input.name()}, line_end, at_lengths));
-  std::optional<OutputStream> table_file;
-  if (options.has("log-probabilities")) {
-    table_file.emplace(options.text("log-probabilities"), false, "");
-  }
-  OutputStream out("-", /*binary=*/true);
-  const auto stream = shard::make_stream_writer(
-      [&out](const void* data, std::size_t size) {
-        out.write(data, size);
-        out.flush();
-      },
-      {header.vocabulary, header.vocabulary_text, provenance(configuration_of(options))});
-  Prompts sink(options, header.vocabulary.type, line_end, generator, *stream, table_file);
-  const auto finish = [&] {
-    // The table is closed first, so it is complete even if no process reads the tokens any longer.
-    if (table_file) table_file->close();
-    stream->finish(std::nullopt);
-    out.close();
-  };
-  try {
-    copy_stream(prompts, sink, [](std::int64_t) {});
-    sink.finish(std::nullopt);
-  } catch (const Interrupted&) {
-    // The stream ends properly after the tokens that were generated so far.
-    finish();
-    throw;
-  }
-  finish();
 }
 
 }  // namespace

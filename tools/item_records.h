@@ -1,4 +1,5 @@
-// Reads the items that another process encoded, for the programs that score and continue them.
+// Reads the items that another process encoded, for the programs that score and continue them, and
+// the prompt that qlgen encoded.
 #pragma once
 
 #include <array>
@@ -12,16 +13,18 @@
 #include "base/stream.h"
 #include "base/strings.h"
 #include "shard/token_stream.h"
-#include "text/added_blanks.h"
+#include "text/vocabulary.h"
 
 // Holds the rules of decoding that vocabulary.json may leave to its SentencePiece model, which the
-// programs with LibTorch cannot read.
+// programs with LibTorch cannot read, and the style of lines.
 struct DecodingRules {
   ql::text::AddedBlanks blanks;
-  std::vector<ql::shard::TokenId> control;  // tokens without a text, except <eos>
+  ql::text::LineStyle line_style = ql::text::LineStyle::kPlain;
+  // The texts of tokens that vocabulary.json alone does not tell.
+  std::vector<std::pair<ql::shard::TokenId, std::string>> texts;
 };
 
-// Reads the records of tools/pipe_items.cpp.
+// Reads the records of tools/pipe_items.cpp, and those of tools/qlgen.cpp.
 class ItemRecords {
  public:
   // Calls pause() when the writer waits for more items. It does not matter which of the two
@@ -44,7 +47,9 @@ class ItemRecords {
     const ql::Json& blanks = record["added_blanks"];
     decoding_.blanks = {ql::value_named<ql::text::LeadingBlanks>(blanks["leading"], "--items"),
                         blanks["after_feed"], blanks["after_eos"]};
-    decoding_.control = record["control"].get<std::vector<ql::shard::TokenId>>();
+    decoding_.line_style = ql::value_named<ql::text::LineStyle>(record["line_style"], "--items");
+    decoding_.texts =
+        record["texts"].get<std::vector<std::pair<ql::shard::TokenId, std::string>>>();
     if (record["vocabulary"].is_null()) return {};
     return {ql::shard::vocabulary_info_from_json(ql::JsonObject(record["vocabulary"], "--items")),
             record["text"],

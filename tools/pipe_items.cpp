@@ -95,7 +95,7 @@ void put_item(const text::ItemEncoder& encoder, const Options& options, std::str
   records.put(record);
 }
 
-// For each checkpoint writes a record with its vocabulary, its items, and an empty record. Before
+// For each checkpoint writes vocabulary_record(), its items, and an empty record. Before
 // it waits for items, it writes a record that says so.
 void put_all(const Options& options, const std::vector<std::string>& checkpoints,
              Records& records) {
@@ -106,21 +106,7 @@ void put_all(const Options& options, const std::vector<std::string>& checkpoints
   for (std::size_t i = 0; i < checkpoints.size(); ++i) {
     const CheckpointText text(checkpoints[i]);
     const auto& vocabulary = text.vocabulary;
-    const bool has_model = vocabulary && vocabulary->type() == text::TokenType::kSentencePiece;
-    const auto blanks = vocabulary ? vocabulary->added_blanks() : text::AddedBlanks{};
-    Json control = Json::array();
-    for (text::TokenId id = 0; has_model && id < vocabulary->size(); ++id) {
-      if (vocabulary->model().is_control(id) && !vocabulary->is_special(id)) control.push_back(id);
-    }
-    records.put(
-        {{"vocabulary", vocabulary ? shard::vocabulary_info_to_json(vocabulary->info()) : Json()},
-         {"text", text.text},
-         {"added_blanks",
-          {{"leading", to_text(blanks.leading)},
-           {"after_feed", blanks.after_feed},
-           {"after_eos", blanks.after_eos}}},
-         {"control", std::move(control)},
-         {"missing", text.missing}});
+    records.put(vocabulary_record(vocabulary ? &*vocabulary : nullptr, text.text, text.missing));
     const auto put = [&](std::string_view line, std::int64_t number) {
       if (keep && i == 0) kept.emplace_back(line);
       put_item(*text.encoder, options, line, number, records);

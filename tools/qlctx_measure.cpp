@@ -1,10 +1,7 @@
 // Runs qlctx-measure for context lengths, and checks its answer.
 
-#include <array>
-
 #include "base/log.h"
 #include "base/process.h"
-#include "base/stream.h"
 #include "installed.h"
 #include "qlctx_report.h"
 
@@ -65,14 +62,8 @@ static void check_rows(const std::vector<std::vector<std::int64_t>>& rows,
 
 std::vector<std::vector<std::int64_t>> measure(const Request& request) {
   std::string output;
-  const auto read_all = [&output](InputFile& file) {
-    std::array<char, 4096> block{};
-    while (const std::size_t count = file.read(block.data(), block.size())) {
-      output.append(block.data(), count);
-    }
-  };
   try {
-    run_filter(libexec_program(kProgram), arguments_of(request), "", read_all, Terminal::kShared);
+    output = output_of(libexec_program(kProgram), arguments_of(request));
   } catch (const AlreadyReported& failure) {
     // Codes above 128 stand for signals.
     throw AlreadyReported(failure.exit_code() > 128 ? failure.exit_code() : 1);

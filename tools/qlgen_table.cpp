@@ -156,10 +156,3 @@ void check_qlgen(const Options& options) {
     refuse_to_replace(options.text("log-probabilities"), read, "--log-probabilities");
   }
 }
-
-std::vector<std::string> token_spellings(const std::string& typed) {
-  const std::string text = unescaped(typed).value_or(typed);
-  // A vocabulary of bytes names a byte by its number, as in <0x41>. A vocabulary of pieces contains
-  // the byte itself.
-  return {text, typed, text.size() == 1 ? byte_token(static_cast<unsigned char>(text[0])) : typed};
-}

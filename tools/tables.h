@@ -43,5 +43,3 @@ void evaluate_items(const ql::Options& options, ql::machine::ProcessGroup& group
 ql::ToolTable qlctx_table();
 ql::ToolTable qlgen_table();
 void check_qlgen(const ql::Options& options);  // likewise
-// Returns the names that a vocabulary may have for a token, byte or text that the user has typed.
-std::vector<std::string> token_spellings(const std::string& typed);

@@ -5,14 +5,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <exception>
 #include <utility>
 
 #include "base/error.h"
@@ -127,10 +125,10 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX leav
 
 namespace ql {
 
-// Starts a program with our environment and our standard error. `input` becomes its standard input,
-// and `output` the read end of a pipe from its standard output. Throws SystemError.
+// Starts a program with our environment, our standard error and an empty standard input. `output`
+// becomes the read end of a pipe from its standard output. Throws SystemError.
 static pid_t spawn(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                   int input, Descriptor& output, Terminal terminal) {
+                   Descriptor& output) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
     throw SystemError(program.string(), "open a pipe", errno);
@@ -146,7 +144,7 @@ static pid_t spawn(const std::filesystem::path& program, const std::vector<std::
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, write_end, STDOUT_FILENO);
   // run_tool() ignores these signals, and exec would keep that. This restores the default action.
   posix_spawnattr_t attributes;
@@ -156,15 +154,7 @@ static pid_t spawn(const std::filesystem::path& program, const std::vector<std::
   sigaddset(&defaults, SIGPIPE);
   sigaddset(&defaults, SIGXFSZ);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
-  // After `stty tostop`, SIGTTOU would stop a child of another group that writes to the terminal.
-  sigset_t blocked;
-  ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
-  sigaddset(&blocked, SIGTTOU);
-  posix_spawnattr_setsigmask(&attributes, &blocked);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  const int group = terminal == Terminal::kApart ? POSIX_SPAWN_SETPGROUP : 0;
-  posix_spawnattr_setflags(
-      &attributes, static_cast<short>(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | group));
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
 
   pid_t child = 0;
   const int problem =
@@ -173,11 +163,6 @@ static pid_t spawn(const std::filesystem::path& program, const std::vector<std::
   posix_spawn_file_actions_destroy(&actions);
   if (problem != 0) throw SystemError(program.string(), "start this program", problem);
   return child;
-}
-
-// Returns the exit code that a shell would see: 128 + n when signal n ended the process.
-static int exit_code_of(int wait_status) {
-  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
 // Waits for a child and returns its status. Calls on_signal() whenever a signal interrupts the
@@ -210,36 +195,33 @@ void exec_program(const std::filesystem::path& program, char** arguments) {
   throw SystemError(program.string(), "start this program", problem);
 }
 
-void run_filter(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                std::string_view input, const std::function<void(InputFile& output)>& read,
-                Terminal terminal) {
-  const Descriptor memory(::memfd_create("input", MFD_CLOEXEC));
-  if (memory < 0) throw SystemError(program.string(), "prepare the input of this program", errno);
-  memory.write(input.data(), input.size(), program.string());
-  ::lseek(memory, 0, SEEK_SET);
+std::string output_of(const std::filesystem::path& program,
+                      const std::vector<std::string>& arguments) {
   Descriptor read_end;
-  const pid_t child = spawn(program, arguments, memory, read_end, terminal);
-  // The signal is passed on only one time, because a second signal would end the child at once.
+  const pid_t child = spawn(program, arguments, read_end);
+  // The signal is passed on only once: any further one would end the child at once.
   bool passed_on = false;
   const auto pass_on = [&] {
     if (stop_signal() != 0 && !std::exchange(passed_on, true)) ::kill(child, stop_signal());
   };
-  std::exception_ptr problem;
+  InputFile output(read_end, program.filename().string(), pass_on);
+  std::string text;
+  std::array<char, 4096> block{};
   try {
-    InputFile output(read_end, program.filename().string(), pass_on);
-    read(output);
-  } catch (...) {
-    problem = std::current_exception();
+    while (const std::size_t count = output.read(block.data(), block.size())) {
+      text.append(block.data(), count);
+    }
+  } catch (const std::exception&) {
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    throw;
   }
-  // A child that still writes must not wait for a reader. The closed pipe ends it.
-  read_end.close();
   const int status = status_of(child, program, pass_on);
-  const int exit_code = exit_code_of(status);
-  const bool by_closed_pipe = exit_code == 128 + SIGPIPE;
-  if (WIFSIGNALED(status) && !by_closed_pipe) {
+  if (WIFSIGNALED(status)) {
     // The child may have had no handler yet for the stop signal that we passed on, so that the
     // signal ended the child.
     if (WTERMSIG(status) == stop_signal()) check_for_stop();
+    if (WTERMSIG(status) == SIGPIPE) throw AlreadyReported(128 + SIGPIPE);  // as a shell sees it
     throw Error(program.filename().string(),
                 fmt::format("this program was ended by signal {} ({})", WTERMSIG(status),
                             ::strsignal(WTERMSIG(status))),
@@ -247,9 +229,8 @@ void run_filter(const std::filesystem::path& program, const std::vector<std::str
                     ? fmt::format("the usual reason is that memory ran out: {}", kMemoryRemedy)
                     : "");
   }
-  if (exit_code != 0 && !by_closed_pipe) throw AlreadyReported(exit_code);
-  if (problem) std::rethrow_exception(problem);
-  if (exit_code != 0) throw AlreadyReported(exit_code);
+  if (const int code = WEXITSTATUS(status); code != 0) throw AlreadyReported(code);
+  return text;
 }
 
 }  // namespace ql

@@ -4,9 +4,7 @@
 #include <array>
 #include <csignal>
 #include <filesystem>
-#include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace ql {
@@ -54,8 +52,6 @@ class StopAtOnce {
   std::array<bool, kStopSignals.size()> replaced_{};
 };
 
-class InputFile;
-
 // Returns the folder of the running program's file, with links resolved.
 std::filesystem::path program_folder();
 
@@ -66,20 +62,12 @@ std::filesystem::path program_folder();
 // not end the program silently.
 [[noreturn]] void exec_program(const std::filesystem::path& program, char** arguments);
 
-// Says whether a program gets the signals of our terminal. If kShared, a second Ctrl-C ends it and
-// us. If kApart, Ctrl-C reaches the program once, through us.
-enum class Terminal { kShared, kApart };
-
 // Runs `program` (a path: PATH is not searched) with these arguments, without a shell and with our
-// environment. Its standard input is `input`, its standard error is ours, and read() is called with
-// the stream of its output. A signal that asks us to stop is passed on to the program once, and
-// read() still gets the rest of the output. Returns when the program has ended with exit code 0.
-// Throws SystemError when the program cannot be started, AlreadyReported when it has failed,
-// Interrupted when the signal passed on has ended it, and Error when another signal has ended it.
-// If read() throws, the program's output is closed. Then the exception of read() is thrown, unless
-// the program fails for another reason than the closed output.
-void run_filter(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                std::string_view input, const std::function<void(InputFile& output)>& read,
-                Terminal terminal = Terminal::kApart);
+// environment, and returns its output. Its standard input is empty, and its standard error is ours.
+// A signal that asks us to stop is passed on to the program. Throws SystemError when the program
+// cannot be started, AlreadyReported when it has failed or SIGPIPE has ended it, Interrupted when
+// the signal passed on has ended it, and Error when another signal has ended it.
+std::string output_of(const std::filesystem::path& program,
+                      const std::vector<std::string>& arguments);
 
 }  // namespace ql

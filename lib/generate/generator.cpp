@@ -169,10 +169,14 @@ class Samples {
     for (; shown_ < samples_.size(); ++shown_) {
       Sample& sample = samples_[shown_];
       for (; !sample.made.empty(); sample.made.pop_front(), sample.text_ends.pop_front()) {
-        const bool settled = sample.text_ends.front() <= sample.stop.settled();
-        if (!settled && !sample.ends) break;
-        sample.made.front().in_stop_string = !settled && sample.stop.found();
-        sink(sample.made.front());
+        const std::size_t end = sample.text_ends.front(), settled = sample.stop.settled();
+        if (end > settled && !sample.ends) break;
+        GeneratedToken& token = sample.made.front();
+        if (end > settled && sample.stop.found()) {
+          const std::size_t begin = end - options_.token_texts[token.id].size();
+          token.before_string = std::max(settled, begin) - begin;
+        }
+        sink(token);
       }
       if (!sample.ends) break;
     }

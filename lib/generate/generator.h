@@ -1,6 +1,7 @@
 // Continues a prompt, token by token.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -46,8 +47,10 @@ struct GeneratedToken {
   std::int64_t sample = 0;    // of the prompt, from 0
   std::int64_t position = 0;  // of the sample, from 0
   shard::TokenId id = 0;
-  double log_probability = 0;   // of the network, before the sampling rules
-  bool in_stop_string = false;  // the token has a part of the stop string that ended its sample
+  double log_probability = 0;  // of the network, before the sampling rules
+  // If the token has a part of the stop string that ended its sample: how many bytes of the token's
+  // text come before the string.
+  std::optional<std::size_t> before_string = {};
 };
 
 // Takes prompts one after the other. No state of a prompt reaches the next prompt.

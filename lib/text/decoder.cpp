@@ -43,50 +43,27 @@ bool PieceWriter::ends_line(TokenId id) const {
 
 constexpr std::size_t kPassOnBytes = std::size_t{64} * 1024;
 
-static std::string token_text(const Vocabulary& vocabulary, TokenId id) {
-  const std::string_view token = vocabulary.token(id);
-  if (id == vocabulary.eos()) return "\n";
-  if (id == vocabulary.unk()) return std::string(kReplacementUtf8);
-  switch (vocabulary.type()) {
-    case TokenType::kSentencePiece:
-      if (vocabulary.model().is_control(id)) return "";
-      if (!vocabulary.model().is_byte(id)) return replaced(token, kPieceBlank, " ");
-      [[fallthrough]];
-    case TokenType::kByte:
-      return std::string(1, static_cast<char>(*parse_byte_token(token)));
-    case TokenType::kPiece:
-      return unescaped(token).value();
-    default:
-      return std::string(token);
-  }
-}
-
-Decoder::Decoder(const Vocabulary& vocabulary, DecodeOptions options, Sink sink)
-    : vocabulary_(vocabulary),
+Decoder::Decoder(DecodedTokens tokens, DecodeOptions options, Sink sink)
+    : tokens_(std::move(tokens)),
       options_(options),
       sink_(std::move(sink)),
-      blanks_(vocabulary.added_blanks()) {
-  if (vocabulary_.type() == TokenType::kWord) return;
-  texts_.reserve(vocabulary_.size());
-  for (TokenId id = 0; id < vocabulary_.size(); ++id) texts_.push_back(token_text(vocabulary_, id));
-}
+      blanks_(tokens_.blanks) {}
 
 void Decoder::write(const TokenId* ids, std::size_t count) {
-  const bool words = vocabulary_.type() == TokenType::kWord;
   for (std::size_t i = 0; i < count; ++i) {
     const TokenId id = ids[i];
-    if (id >= vocabulary_.size()) {
+    if (id >= tokens_.texts.size()) {
       throw Error("",
                   fmt::format("token id {} is outside the vocabulary of {} entries", id,
-                              vocabulary_.size()),
+                              tokens_.texts.size()),
                   "give the vocabulary that the text was encoded with");
     }
-    if (id == vocabulary_.eos()) {
+    if (id == tokens_.eos) {
       add_eos();
-    } else if (words) {
-      add_word(vocabulary_.token(id));
+    } else if (tokens_.words) {
+      add_word(tokens_.texts[id]);
     } else {
-      add_text(texts_[id]);
+      add_text(tokens_.texts[id]);
     }
     if (text_.size() >= kPassOnBytes) pass_on();
   }
@@ -94,12 +71,12 @@ void Decoder::write(const TokenId* ids, std::size_t count) {
 }
 
 void Decoder::write_beginning(TokenId id, std::size_t bytes) {
-  add_text(std::string_view(texts_.at(id)).substr(0, bytes));
+  add_text(std::string_view(tokens_.texts.at(id)).substr(0, bytes));
   pass_on();
 }
 
 void Decoder::begin_document() {
-  if (vocabulary_.type() == TokenType::kWord && !line_empty_) end_line();
+  if (tokens_.words && !line_empty_) end_line();
   blanks_.begin_document();
 }
 
@@ -129,8 +106,7 @@ void Decoder::add_eos() {
     line_open_ = true;
     return;
   }
-  if (vocabulary_.type() == TokenType::kWord && line_empty_ &&
-      options_.line_style == LineStyle::kPadded) {
+  if (tokens_.words && line_empty_ && options_.line_style == LineStyle::kPadded) {
     text_.push_back(' ');
   }
   blanks_.eos();
@@ -145,8 +121,12 @@ void Decoder::end_line() {
 
 void Decoder::pass_on() {
   if (text_.empty()) return;
-  sink_(text_);
-  text_.clear();
+  // If the sink throws, the text counts as passed on.
+  std::string text;
+  text.swap(text_);
+  sink_(text);
+  text.clear();
+  text_.swap(text);
 }
 
 }  // namespace ql::text

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shard/token_stream.h"
@@ -52,16 +54,15 @@ struct DecodeOptions {
 class Decoder : public shard::TokenSink {
  public:
   using Sink = std::function<void(std::string_view text)>;
-  // Keeps a reference to the vocabulary.
-  Decoder(const Vocabulary& vocabulary, DecodeOptions options, Sink sink);
+  Decoder(const Vocabulary& vocabulary, DecodeOptions options, Sink sink)
+      : Decoder(vocabulary.decoded_tokens(), options, std::move(sink)) {}
+  // For programs that must not load SentencePiece. They may not call the other constructor.
+  Decoder(DecodedTokens tokens, DecodeOptions options, Sink sink);
 
   void begin_document() override;
   // Throws Error for an id that the vocabulary does not have.
   void write(const TokenId* ids, std::size_t count) override;
-  // Returns the text of a token with the spaces that encoding added, and "\n" for <eos>. Not for
-  // words.
-  const std::string& text_of(TokenId id) const { return texts_.at(id); }
-  // Writes only the first `bytes` of text_of(id). Not for words.
+  // Writes only the first `bytes` of the token's text in DecodedTokens. Not for words.
   void write_beginning(TokenId id, std::size_t bytes);
   void finish(const std::optional<shard::TextCounts>& counts) override;
 
@@ -72,15 +73,12 @@ class Decoder : public shard::TokenSink {
   void end_line();
   void pass_on();
 
-  const Vocabulary& vocabulary_;
+  DecodedTokens tokens_;
   DecodeOptions options_;
   Sink sink_;
-  // Holds the text of each token, by id. If the type of the vocabulary is word, the vector stays
-  // empty, because each token is its own text.
-  std::vector<std::string> texts_;
   std::string text_;
-  BlankRemover blanks_;     // for types other than word
-  bool line_empty_ = true;  // the line has no word yet; for type word
+  BlankRemover blanks_;     // not for words
+  bool line_empty_ = true;  // the line has no word yet; for words only
   // Only EosRule::kDouble reads this. The next <eos> ends a line if true, and begins one if false.
   bool line_open_ = false;
 };

@@ -226,6 +226,33 @@ Vocabulary parse_vocabulary(std::string_view text, const std::string& where, Jso
   return vocabulary;
 }
 
+static std::string decoded(const Vocabulary& vocabulary, TokenId id) {
+  const std::string_view token = vocabulary.token(id);
+  if (id == vocabulary.eos()) return "\n";
+  if (id == vocabulary.unk() && vocabulary.type() != TokenType::kWord) {
+    return std::string(kReplacementUtf8);
+  }
+  switch (vocabulary.type()) {
+    case TokenType::kSentencePiece:
+      if (vocabulary.model().is_control(id)) return "";
+      if (!vocabulary.model().is_byte(id)) return replaced(token, kPieceBlank, " ");
+      [[fallthrough]];
+    case TokenType::kByte:
+      return std::string(1, static_cast<char>(*parse_byte_token(token)));
+    case TokenType::kPiece:
+      return unescaped(token).value();
+    default:
+      return std::string(token);
+  }
+}
+
+DecodedTokens Vocabulary::decoded_tokens() const {
+  DecodedTokens tokens{type() == TokenType::kWord, {}, eos(), added_blanks()};
+  tokens.texts.reserve(size());
+  for (TokenId id = 0; id < size(); ++id) tokens.texts.push_back(decoded(*this, id));
+  return tokens;
+}
+
 std::string Vocabulary::to_text(const Json& provenance) const {
   Json json;
   json["format"] = kFormat;

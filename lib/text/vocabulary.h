@@ -1,5 +1,5 @@
 // Defines the vocabulary: the strings that the token ids 0 .. size-1 stand for. Reads and writes
-// its file. A program that uses this header needs SentencePiece, and so cannot use libqlnn
+// its file. A program that has a Vocabulary needs SentencePiece, and so cannot use libqlnn
 // (share/doc/install.md).
 #pragma once
 
@@ -57,6 +57,16 @@ struct VocabularyContent {
   LeadingBlanks leading_blanks = LeadingBlanks::kNone;
 };
 
+// Holds what decoding needs of a vocabulary.
+struct DecodedTokens {
+  bool words = false;  // of type word
+  // By id, with the spaces that encoding added. <eos> has "\n", control pieces of a SentencePiece
+  // model have "", and <unk> has U+FFFD, except among words.
+  std::vector<std::string> texts;
+  std::optional<TokenId> eos;
+  AddedBlanks blanks;  // not for words
+};
+
 class Vocabulary {
  public:
   // Checks the content. Throws FormatError at `where`.
@@ -83,6 +93,7 @@ class Vocabulary {
     return {content_.leading_blanks, /*after_feed=*/false,
             /*after_eos=*/type() != TokenType::kPiece};
   }
+  DecodedTokens decoded_tokens() const;
 
   // Vocabularies with the same hash give token ids the same meaning. The hash covers type,
   // lowercase, blanks, specials, tokens, model and leading blanks, but not the counts, the line

@@ -1,7 +1,6 @@
-// Tests child processes and filters.
+// Tests child processes.
 
 #include <doctest/doctest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -9,136 +8,93 @@
 
 #include "base/error.h"
 #include "base/process.h"
-#include "base/stream.h"
 #include "unit/scratch.h"
 
 namespace ql {
 
 namespace {
 
-std::string rest_of(InputFile& file) {
-  std::string text;
-  char block[1000];
-  while (const std::size_t count = file.read(block, sizeof block)) text.append(block, count);
-  return text;
-}
-
-// Runs a shell script as a filter and returns its output.
-std::string filtered(const std::string& script, const std::string& input = "") {
-  std::string output;
-  run_filter("/bin/sh", {"-c", script}, input, [&](InputFile& file) { output = rest_of(file); });
-  return output;
+std::string output_of_script(const std::string& script) {
+  return output_of("/bin/sh", {"-c", script});
 }
 
 }  // namespace
 
-TEST_CASE("run_filter: a filter gets its arguments and input, and its output is returned") {
-  const std::string input = std::string(300'000, 'x') + "\nthe end\n";
-  CHECK(filtered("cat", input) == input);
-  CHECK(filtered("cat").empty());
-  std::string output;
-  run_filter("/bin/sh", {"-c", "printf '%s|' \"$@\"", "name", "a b", "*", ""}, "",
-             [&](InputFile& file) { output = rest_of(file); });
-  CHECK(output == "a b|*||");
+TEST_CASE("output_of: a program gets its arguments and an empty input") {
+  CHECK(output_of("/bin/sh", {"-c", "printf '%s|' \"$@\"", "name", "a b", "*", ""}) == "a b|*||");
+  const auto ending = test::in_child([] {
+    const test::ScratchFolder scratch;
+    test::spill(scratch / "input", "text");
+    if (std::freopen((scratch / "input").c_str(), "r", stdin) == nullptr) return 1;
+    return output_of_script("cat; echo the end") == "the end\n" ? 0 : 2;
+  });
+  CHECK(ending.exit_code == 0);
+  CHECK(output_of_script("head -c 300000 /dev/zero | tr '\\0' x") == std::string(300'000, 'x'));
 }
 
-TEST_CASE("run_filter: how a filter ends") {
-  CHECK_THROWS_WITH_AS(filtered("echo x; exit 3"), "ended with exit code 3", AlreadyReported);
-  CHECK_THROWS_WITH_AS(filtered("exec >&-; exit 4"), "ended with exit code 4", AlreadyReported);
-  CHECK_THROWS_WITH_AS(filtered("kill -9 $$"),
+TEST_CASE("output_of: how a program ends") {
+  CHECK_THROWS_WITH_AS(output_of_script("echo x; exit 3"), "ended with exit code 3",
+                       AlreadyReported);
+  CHECK_THROWS_WITH_AS(output_of_script("exec >&-; exit 4"), "ended with exit code 4",
+                       AlreadyReported);
+  CHECK_THROWS_WITH_AS(output_of_script("kill -9 $$"),
                        doctest::Contains("sh: this program was ended by signal 9"), Error);
-  // The filter's failure is the reason for the reader's error, so it is reported.
-  const auto complain = [](InputFile& output) {
-    rest_of(output);
-    throw Error("the reader", "gave up");
-  };
-  CHECK_THROWS_AS(run_filter("/bin/sh", {"-c", "exit 2"}, "", complain), AlreadyReported);
-  CHECK_THROWS_WITH_AS(run_filter("/bin/sh", {"-c", "exit 0"}, "", complain), "the reader: gave up",
-                       Error);
 }
 
-TEST_CASE("run_filter: a filter that nobody reads any more ends") {
-  const char* endless = "while :; do echo y; done";
-  CHECK_THROWS_AS(run_filter("/bin/sh", {"-c", endless}, "", [](InputFile&) {}), AlreadyReported);
-  CHECK_THROWS_WITH_AS(run_filter("/bin/sh", {"-c", endless}, "",
-                                  [](InputFile&) { throw Error("the reader", "gave up"); }),
-                       "the reader: gave up", Error);
-}
-
-TEST_CASE("run_filter: a stop reaches a filter once, and its remaining output is read") {
+TEST_CASE("output_of: a stop reaches a program once, and its remaining output is read") {
   // A process of its own is needed, because a stop cannot be undone.
-  const pid_t process = ::fork();
-  REQUIRE(process >= 0);
-  if (process == 0) {
+  const auto ending = test::in_child([] {
     install_signal_handlers();
     ::alarm(20);
-    int code = 1;
     try {
       // The shell counts the signals that it gets.
-      filtered(
+      output_of_script(
           "n=0; trap 'n=$((n+1))' INT; kill -s INT $PPID; i=0; while [ $i -lt 8 ]; do sleep 0.2; "
-          "i=$((i+1)); done; exit $((40 + n))");
+          "i=$((i+1)); done; head -c 300000 /dev/zero; exit $((40 + n))");
     } catch (const AlreadyReported& reported) {
-      code = reported.exit_code();
-    } catch (...) {
+      return reported.exit_code();
     }
-    ::_exit(code);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(process, &status, 0) == process);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 41);
+    return 1;
+  });
+  CHECK(ending.exit_code == 41);
 }
 
-TEST_CASE("run_filter: a stop between two reads reaches a filter that always has output") {
-  const pid_t process = ::fork();
-  REQUIRE(process >= 0);
-  if (process == 0) {
+TEST_CASE("output_of: a stop reaches a program that always has output") {
+  const auto ending = test::in_child([] {
     install_signal_handlers();
     ::alarm(20);
-    int code = 1;
     try {
-      run_filter("/bin/sh", {"-c", "trap 'exit 41' INT; while :; do echo y; done"}, "",
-                 [](InputFile& output) {
-                   char block[10];
-                   output.read(block, sizeof block);
-                   ::raise(SIGINT);
-                   rest_of(output);
-                 });
+      output_of_script("trap 'exit 41' INT; kill -s INT $PPID; while :; do echo y; done");
     } catch (const AlreadyReported& reported) {
-      code = reported.exit_code();
-    } catch (...) {
+      return reported.exit_code();
     }
-    ::_exit(code);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(process, &status, 0) == process);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 41);
+    return 1;
+  });
+  CHECK(ending.exit_code == 41);
 }
 
-TEST_CASE("run_filter: SIGPIPE ends a filter as it ends any program") {
+TEST_CASE("output_of: SIGPIPE ends a program as it ends any other") {
   const auto before = std::signal(SIGPIPE, SIG_IGN);
-  CHECK_THROWS_WITH_AS(filtered("kill -s PIPE $$; echo alive"), "ended with exit code 141",
+  CHECK_THROWS_WITH_AS(output_of_script("kill -s PIPE $$; echo alive"), "ended with exit code 141",
                        AlreadyReported);
   std::signal(SIGPIPE, before);
 }
 
 TEST_CASE("a program that is not there") {
-  CHECK_THROWS_WITH_AS(run_filter("/nowhere/program", {}, "", [](InputFile&) {}),
+  CHECK_THROWS_WITH_AS(output_of("/nowhere/program", {}),
                        "/nowhere/program: cannot start this program: no such file or directory",
                        SystemError);
 }
 
-TEST_CASE("run_filter: where SIGCHLD is ignored, the end of a filter is never guessed") {
+TEST_CASE("output_of: where SIGCHLD is ignored, the end of a program is never guessed") {
   const auto before = std::signal(SIGCHLD, SIG_IGN);
-  CHECK_THROWS_WITH_AS(filtered("exit 3"),
+  CHECK_THROWS_WITH_AS(output_of_script("exit 3"),
                        doctest::Contains("/bin/sh: cannot find out how this program ended"),
                        SystemError);
   std::signal(SIGCHLD, before);
 }
 
-TEST_CASE("run_filter: a stop ends a filter without a handler, its output open or closed") {
+TEST_CASE("output_of: a stop ends a program without a handler, its output open or closed") {
   for (const char* script : {"kill -s TERM $PPID; exec sleep 30",
                              "exec >&-; sleep 0.3; kill -s TERM $PPID; exec sleep 30"}) {
     CAPTURE(script);
@@ -146,7 +102,7 @@ TEST_CASE("run_filter: a stop ends a filter without a handler, its output open o
       install_signal_handlers();
       ::alarm(20);
       try {
-        filtered(script);
+        output_of_script(script);
       } catch (const Interrupted& stop) {
         return stop.signal_number() == SIGTERM ? 0 : 2;
       }

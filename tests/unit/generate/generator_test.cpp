@@ -388,7 +388,9 @@ TEST_CASE("Generator: a continuation ends with a string over the borders of toke
       if (token.sample != sample) continue;
       REQUIRE(i < ends.size());
       CHECK(token.id == ids_of(all, sample)[i]);
-      CHECK(token.in_stop_string == (ends[i] > stop));
+      CHECK(token.before_string.has_value() == (ends[i] > stop));
+      const std::size_t begin = ends[i] - options.token_texts[token.id].size();
+      CHECK(token.before_string.value_or(0) == (ends[i] > stop && stop > begin ? stop - begin : 0));
       ++i;
     }
     CHECK(i == ends.size());
