@@ -106,40 +106,42 @@ static Evaluation evaluate_shared(const nn::ModelAtLengths& model, const TokenSo
   const std::int64_t segments = (source.tokens - 2) / segment + 1;
   const std::vector<StreamPart> parts =
       plan_parts(segments, warm_up_segments(model.geometry()), group.size());
-  const auto own = static_cast<std::size_t>(group.rank());
+  const bool has_part = static_cast<std::size_t>(group.rank()) < parts.size();
   Evaluation result;
   int stopped = 0;              // the signal that stopped this process; 0: none
   std::int64_t not_finite = 0;  // processes that threw NotFinite
-  if (own < parts.size()) {
-    const StreamPart& part = parts[own];
-    const std::int64_t begin = part.read_from * segment;
-    const std::int64_t end = std::min(part.end * segment + 1, source.tokens);
-    EvaluationOptions alone = options;
-    alone.group = &machine::ProcessGroup::single();
-    alone.first_target = (part.score_from - part.read_from) * segment + 1;
-    alone.progress = [&](std::int64_t targets) {
-      group.check_for_stop();
-      // Only the first process shows progress. Its count is multiplied, because the others read
-      // about as much.
-      if (options.progress) {
-        options.progress(std::min(targets * group.size(), source.tokens - 1));
-      }
+  // A process without a part computes another process's part, too. The time limit of the group
+  // would end its waiting for the others.
+  const StreamPart& part = parts[has_part ? static_cast<std::size_t>(group.rank()) : 0];
+  const std::int64_t begin = part.read_from * segment;
+  const std::int64_t end = std::min(part.end * segment + 1, source.tokens);
+  EvaluationOptions alone = options;
+  alone.group = &machine::ProcessGroup::single();
+  alone.first_target = (part.score_from - part.read_from) * segment + 1;
+  alone.progress = [&](std::int64_t targets) {
+    group.check_for_stop();
+    // Only the first process shows progress. Its count is multiplied, because the others read
+    // about as much.
+    if (options.progress) {
+      options.progress(std::min(targets * group.size(), source.tokens - 1));
+    }
+  };
+  alone.sink = nullptr;
+  if (options.sink && has_part) {
+    alone.sink = [&](ScoredTargets targets) {
+      targets.position += begin;
+      options.sink(targets);
     };
-    if (options.sink) {
-      alone.sink = [&](ScoredTargets targets) {
-        targets.position += begin;
-        options.sink(targets);
-      };
-    }
-    try {
-      result = evaluate_alone(model, part_of(source, begin, end), alone);
-    } catch (const Interrupted& stop) {
-      stopped = stop.signal_number();
-    } catch (const NotFinite&) {
-      not_finite = 1;
-    }
-    result.warm_up += (part.score_from - part.read_from) * segment;
   }
+  try {
+    result = evaluate_alone(model, part_of(source, begin, end), alone);
+  } catch (const Interrupted& stop) {
+    stopped = stop.signal_number();
+  } catch (const NotFinite&) {
+    not_finite = 1;
+  }
+  result.warm_up += (part.score_from - part.read_from) * segment;
+  if (!has_part) result = Evaluation();
   // All processes stop together, because the others would wait for the sums of a process that
   // stopped.
   stopped = group.agree_on_stop(stopped);

@@ -71,7 +71,10 @@ static bool survives_a_product() {
   if (child == 0) {
     const rlimit no_core_file{0, 0};
     ::setrlimit(RLIMIT_CORE, &no_core_file);
-    // Handlers of this program could keep the child alive after a signal.
+    // A stop signal to the group of processes must not end the trial, because this would look like
+    // a failure. Handlers of this program could keep the child alive after another signal.
+    const sigset_t stops = stop_signals();
+    ::pthread_sigmask(SIG_BLOCK, &stops, nullptr);
     std::signal(SIGILL, SIG_DFL);
     remove_signal_handlers();
     ::alarm(kSecondsOfTrial);

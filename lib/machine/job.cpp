@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <climits>
+#include <iterator>
 #include <new>
 #include <numeric>
 #include <tuple>
@@ -349,8 +350,9 @@ void Job::meet(Seconds patience) {
                                      process_.launcher_answers ? "torchrun" : "the other processes",
                                      place_of(process_)));
   if (has_store(process_)) {
-    watch_ = std::make_unique<StoreWatch>(process_.port, place_of(process_),
-                                          std::min<Milliseconds>(kRequest, patience / 2));
+    watch_ =
+        std::make_unique<StoreWatch>(process_.port, place_of(process_),
+                                     std::min<Milliseconds>(kRequest, Milliseconds(patience) / 2));
   }
   try {
     find_others(patience);
@@ -388,6 +390,40 @@ void Job::find_others(Seconds patience) {
   const auto begin = addresses_.begin();
   process_.local_rank = static_cast<int>(std::count(begin, begin + process_.rank, address()));
   process_.local_size = static_cast<int>(std::count(begin, addresses_.end(), address()));
+}
+
+void Job::await_all(Seconds patience) {
+  const auto key = [](int rank) { return fmt::format("ready/{}", rank); };
+  std::vector<int> missing(static_cast<std::size_t>(process_.size));
+  std::iota(missing.begin(), missing.end(), 0);
+  publish(key(process_.rank), "yes");
+  const auto deadline = Clock::now() + patience;
+  for (auto time = Milliseconds(2);; time = std::min(2 * time, Milliseconds(200))) {
+    try {
+      missing = ask(kAnswer, [missing, key](const Store& store) {
+        std::vector<int> still;
+        std::copy_if(missing.begin(), missing.end(), std::back_inserter(still),
+                     [&](int rank) { return !store->check({key(rank)}); });
+        return still;
+      });
+    } catch (const NoAnswer&) {
+      // The store's host may only be paused.
+    }
+    if (missing.empty()) return;
+    if (const int own = stop_signal(); own != 0) {
+      throw Interrupted(own, "while connecting to the other processes");
+    }
+    if (const int signal = check(false); signal != 0) throw Interrupted(signal);
+    if (Clock::now() > deadline) break;
+    std::this_thread::sleep_for(time);
+  }
+  std::vector<std::string> names(missing.size());
+  std::transform(missing.begin(), missing.end(), names.begin(),
+                 [this](int rank) { return name(rank); });
+  throw Error(
+      fmt::format("{}", fmt::join(names, " or ")),
+      fmt::format("has opened no network interface in {}", counted(patience.count(), "second")),
+      "look whether that host hangs, or start the job again");
 }
 
 // Ignores errors: if the store is lost, the other processes notice the loss themselves.

@@ -66,6 +66,11 @@ class Job {
   // to another job, and Interrupted when a signal asks one of the processes to stop.
   void meet(std::chrono::seconds patience);
 
+  // Waits until all processes have called this function, once: each when it has opened its network
+  // interface. Throws Error with the names of those that have not after `patience`, what check()
+  // throws, and Interrupted when a signal asks one of the processes to stop.
+  void await_all(std::chrono::seconds patience);
+
   // After meet(), local_rank and local_size are counted from the processes' addresses, and are not
   // the launcher's values.
   const LaunchedProcess& process() const { return process_; }

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/strings.h"
 #include "machine/job.h"
 
 #ifdef QL_GLOO
@@ -42,14 +43,40 @@ using GlooSum = std::function<c10::intrusive_ptr<c10d::Work>(const at::Tensor&)>
 
 #ifdef QL_GLOO
 
-GlooSum connect_gloo(const Store& store, const LaunchedProcess& process, const std::string& address,
+constexpr const char* kGlooRemedy =
+    "check that the other hosts can reach this host, or name another network interface in "
+    "GLOO_SOCKET_IFNAME";
+
+using GlooDevices = decltype(c10d::ProcessGroupGloo::Options::devices);
+
+// Returns the devices of the interfaces in GLOO_SOCKET_IFNAME, separated by commas, or else of
+// `address`.
+GlooDevices open_gloo(const LaunchedProcess& process, const std::string& address) {
+  const char* named = std::getenv("GLOO_SOCKET_IFNAME");
+  const std::string interfaces = named == nullptr ? "" : named;
+  GlooDevices devices;
+  try {
+    for (const std::string& interface : split(interfaces, ',')) {
+      if (interface.empty()) continue;
+      devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(interface));
+    }
+    if (devices.empty()) {
+      devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
+    }
+    return devices;
+  } catch (const std::exception& error) {
+    throw Error(process_name(process.rank, process.size),
+                fmt::format("cannot connect to the other processes from {}: {}",
+                            interfaces.empty() ? address : interfaces, first_line(error.what())),
+                kGlooRemedy);
+  }
+}
+
+GlooSum connect_gloo(const Store& store, const LaunchedProcess& process, const GlooDevices& devices,
                      std::chrono::seconds patience) {
-  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
   try {
     auto options = c10d::ProcessGroupGloo::Options::create(patience);
-    options->devices.push_back(interface != nullptr
-                                   ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
-                                   : c10d::ProcessGroupGloo::createDeviceForHostname(address));
+    options->devices = devices;
     options->threads = 1;
     const auto gloo =
         c10::make_intrusive<c10d::ProcessGroupGloo>(store, process.rank, process.size, options);
@@ -59,19 +86,24 @@ GlooSum connect_gloo(const Store& store, const LaunchedProcess& process, const s
     };
   } catch (const std::exception& error) {
     throw Error(process_name(process.rank, process.size),
-                fmt::format("cannot connect to the other processes from {}: {}",
-                            interface != nullptr ? interface : address, first_line(error.what())),
-                "check that the other hosts can reach this host, or name another network "
-                "interface in GLOO_SOCKET_IFNAME");
+                fmt::format("cannot connect to the other processes: {}", first_line(error.what())),
+                kGlooRemedy);
   }
 }
 
 #else
 
-GlooSum connect_gloo(const Store&, const LaunchedProcess&, const std::string&,
-                     std::chrono::seconds) {
+using GlooDevices = int;
+
+GlooDevices open_gloo(const LaunchedProcess&, const std::string&) {
   throw Error("several processes", "this program was built without Gloo",
               "install libgloo-dev and build again, or use one process");
+}
+
+// This function is never called, because open_gloo() throws.
+GlooSum connect_gloo(const Store&, const LaunchedProcess&, const GlooDevices&,
+                     std::chrono::seconds) {
+  return {};
 }
 
 #endif
@@ -207,9 +239,21 @@ ProcessGroup::ProcessGroup(const LaunchedProcess& process, std::chrono::seconds 
     Job& job = others_->job;
     job.meet(patience);
     process_ = job.process();
-    others_->gloo_sum = std::make_unique<GlooSum>(
-        within(2 * patience, false, [=, store = job.store(), address = job.address()] {
-          return connect_gloo(store, process, address, patience);
+    const std::string& address = job.address();
+    GlooDevices devices;
+    try {
+      devices = within(patience, false, [=] { return open_gloo(process, address); });
+    } catch (const NoAnswer&) {
+      throw Error(job.name(process.rank),
+                  fmt::format("the look-up of the address {} takes too long", address),
+                  "name a network interface in GLOO_SOCKET_IFNAME");
+    }
+    // Gloo waits for the addresses of all processes, and cannot be told that one of them has
+    // failed.
+    job.await_all(patience);
+    others_->gloo_sum =
+        std::make_unique<GlooSum>(within(2 * patience, false, [=, store = job.store()] {
+          return connect_gloo(store, process, devices, patience);
         }));
     // A process may end as soon as it is connected. Processes that are still connecting would take
     // this end for a failure, so no process continues before all processes are connected.
@@ -273,6 +317,7 @@ void ProcessGroup::join_device(const at::Device& device) {
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& error) {
+    others_->job.check(false);  // throws if another process has failed
     throw Error(others_->job.name(rank()),
                 fmt::format("NCCL cannot connect the GPUs: {}", first_line(error.what())),
                 "check that every process has a GPU of its own; with NCCL_DEBUG=WARN in the "

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -78,7 +79,12 @@ void StoreWatch::watch() {
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, std::min(patience_ / 4, std::chrono::milliseconds(1000)),
                             [this] { return ends_; })) {
-    const std::optional<Connection> found = awaited_connection(port_);
+    std::optional<Connection> found;
+    try {
+      found = awaited_connection(port_);
+    } catch (const std::exception&) {
+      // Memory has run out. The other threads know better whether this process has to end.
+    }
     if (!found || found->sender != sender) {
       sender = found ? found->sender : "";
       since = Clock::now();
@@ -89,7 +95,7 @@ void StoreWatch::watch() {
           "process was answered; the connection is closed; if this is not a process of the job, "
           "keep it from the port, or set MASTER_PORT to another one",
           place_, sender,
-          counted(std::chrono::duration_cast<std::chrono::seconds>(patience_).count(), "second"));
+          counted(std::chrono::ceil<std::chrono::seconds>(patience_).count(), "second"));
       sender.clear();
     }
   }
