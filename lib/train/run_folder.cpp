@@ -284,7 +284,9 @@ void RunFolder::require_in_place() const {
   if (name_in_lock_.empty()) return;
   const fs::path file = path_ / ".lock";
   std::error_code error;
-  if (fs::exists(file, error) && read_file(file) == name_in_lock_) return;
+  // read_file() can throw Interrupted after a stop signal, on some network file systems, and the
+  // last checkpoint would be lost.
+  if (fs::exists(file, error) && RandomAccessFile(file).text(1 << 12) == name_in_lock_) return;
   if (error) throw SystemError(file.string(), "open", error.value());
   throw Error(path_.string(),
               "this folder or its .lock was moved, removed or replaced while the training ran",

@@ -26,6 +26,16 @@ bool TrainingRun::validation_due(bool finished) const {
   return scheduled && state_.step > 0 && state_.validation_step != state_.step;
 }
 
+// Returns false if RUN/best is missing, or of an earlier attempt that was better.
+static bool is_best(const std::filesystem::path& folder, const Best& best) {
+  try {
+    const std::optional<Best> found = read_state(folder).best;
+    return found && found->step == best.step && found->loss == best.loss;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 void TrainingRun::report_end(bool finished, bool patient) const {
   log_info("peak memory: {}", human_bytes(peak_resident_bytes()));
   const std::string step = with_thousands(state_.step), last = folder_.last().string();
@@ -46,8 +56,7 @@ void TrainingRun::report_end(bool finished, bool patient) const {
     log_info("stopped after step {} of {}: {}", step, with_thousands(task_.config.steps), last);
   }
   if (state_.best) {
-    // RUN/best may be missing, or of an earlier attempt that was better.
-    const bool kept = step_of(folder_.best()) == state_.best->step;
+    const bool kept = is_best(folder_.best(), *state_.best);
     log_info("best after step {}, perplexity {}{}{}", with_thousands(state_.best->step),
              human_perplexity(std::exp(state_.best->loss)), bits_text(state_.best->loss, unit_),
              kept ? ": " + folder_.best().string() : "");

@@ -111,10 +111,28 @@ static void require_same_job(const TrainingTask& task, const shard::MultiReader&
   task.group->require_same(facts);
 }
 
+// Throws UsageError if --force would remove the checkpoint of --init, before there is a new one.
+static void require_init_stays(const TrainingTask& task) {
+  if (task.start != Start::kForce || task.init.empty()) return;
+  const std::filesystem::path init = net::checkpoint_folder(task.init);
+  for (const std::filesystem::path& checkpoint : newest_checkpoints(task.run)) {
+    std::error_code ignored;
+    // Of a link only the link is removed.
+    if (fs::is_symlink(fs::symlink_status(checkpoint, ignored))) continue;
+    if (!fs::equivalent(checkpoint, init, ignored)) continue;
+    throw UsageError(
+        "--init",
+        fmt::format("{} would be removed by --force before a new checkpoint is written",
+                    task.init.string()),
+        "choose another -o, or copy the checkpoint to another folder and give that");
+  }
+}
+
 // Checks that task, data and validation data fit together, and returns `validation`.
 static shard::MultiReader& checked(const TrainingTask& task, shard::MultiReader& data,
                                    shard::MultiReader& validation) {
   if (!task.group->is_single()) require_same_job(task, data, validation);
+  require_init_stays(task);
   net::make_geometry(task.network, task.network.lengths);
   shard::require_same_vocabulary({validation.name(), validation.vocabulary()},
                                  {data.name(), data.vocabulary()},
@@ -446,7 +464,7 @@ void TrainingRun::begin() {
     log_info("weights from {} ({})", task_.init.string(), to_text(origin.network.architecture));
   }
   saved_settings_ = settings_of(description_);
-  // The other processes may still read the weights of --init from this folder.
+  // The other processes may still read the weights of --init by a link in this folder.
   task_.group->from_first(std::int64_t{0});
   if (!task_.is_first()) return;
   // The log may be all that is left of a long training run.
