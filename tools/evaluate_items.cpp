@@ -98,7 +98,9 @@ class Doubts {
           "training text was prepared",
           name, 100.0 * static_cast<double>(unknown_tokens_) / static_cast<double>(tokens_));
     }
-    if (!net::keeps_memory(checkpoint_.model.network.architecture) && longest_ > segment) {
+    const net::Geometry geometry =
+        net::make_geometry(checkpoint_.model.network, checkpoint_.lengths.front());
+    if (!eval::has_memory(geometry) && longest_ > segment) {
       log_warning(
           "{}: items have up to {} tokens, but a network without memory sees nothing before its "
           "segment of {}; give --segment {} or more",

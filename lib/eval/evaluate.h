@@ -59,10 +59,10 @@ class NotFinite : public Error {
   explicit NotFinite(const std::string& model, std::optional<std::int64_t> position = {});
 };
 
-// Throws NotFinite unless `value` is finite. All who compute outputs call this with a loss or with
-// the logarithm of a probability, before they use it. Both contain the logarithm of the softmax's
-// sum, so they show an output that is not finite without a search through all logits. In an
-// adaptive softmax these are the sums of the head and of the token's own cluster.
+// Throws NotFinite unless `value` is finite. All who compute outputs look at a loss or the
+// logarithm of a probability in this way, before they use it. Both contain the logarithm of the
+// softmax's sum, so they show an output that is not finite without a search through all logits. In
+// an adaptive softmax these are the sums of the head and of the token's own cluster.
 inline void require_finite(double value, const std::string& model, std::int64_t position) {
   if (!std::isfinite(value)) throw NotFinite(model, position);
 }

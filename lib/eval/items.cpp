@@ -304,7 +304,11 @@ void ItemScorer::score(const std::vector<Sequence>& sequences, const at::Tensor&
     losses.insert(losses.end(), scored.losses, scored.losses + scored.count);
   };
   Evaluation sums;
-  score_states(model_.model(), states, ids, positions, options, sums);
+  try {
+    score_states(model_.model(), states, ids, positions, options, sums);
+  } catch (const NotFinite&) {
+    throw NotFinite(options_.model);  // without a position, which is not that of an item's token
+  }
   for (const Sequence& sequence : sequences) {
     const auto first = losses.begin() + sequence.row;
     // The negative of a sum of 0 would be printed as -0.
@@ -332,7 +336,7 @@ void ItemScorer::find_greedy(const std::vector<Sequence>& sequences,
         model_.model(), states.index_select(0, at::tensor(indexes).to(states.device())), 1);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       // The losses do not show a NaN in another cluster of an adaptive softmax.
-      require_finite(likeliest[i].log_probability, options_.model, rows[i].second);
+      if (!std::isfinite(likeliest[i].log_probability)) throw NotFinite(options_.model);
       if (likeliest[i].id != ids[i]) rows[i].first->greedy = false;
     }
   };

@@ -145,8 +145,7 @@ TEST_CASE("ItemScorer: an output that is not finite for another cluster is an er
   item.choices = {{{2}}};
   scorer.put(item);
   CHECK_THROWS_WITH_AS(scorer.put_waiting(),
-                       doctest::Contains("broken: the network's output for token 0 is not finite"),
-                       NotFinite);
+                       doctest::Contains("broken: the network's output is not finite"), NotFinite);
 }
 
 TEST_CASE("ItemScorer: what cannot be scored is refused with its line") {
