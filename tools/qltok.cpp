@@ -189,7 +189,11 @@ static void make_vocabulary(const Options& options) {
   check_for_stop();
   out.write(built.vocabulary.to_text(provenance(configuration(options, names))));
   out.close();
-  log_info("lines: {}, tokens: {}{}", with_thousands(built.lines), with_thousands(built.tokens),
+  // Counts of parts have the number of lines only as that of <eos>.
+  const bool knows_lines = !parts || built.lines > 0;
+  log_info("{}tokens: {}{}",
+           knows_lines ? fmt::format("lines: {}, ", with_thousands(built.lines)) : "",
+           with_thousands(built.tokens),
            built.types == 0 ? "" : ", distinct: " + with_thousands(built.types));
   log_info("entries: {}; outside the vocabulary: {} of {} tokens ({})",
            with_thousands(built.vocabulary.size()), with_thousands(built.unknown),
@@ -335,7 +339,7 @@ static void decode(const Options& options) {
 // Writes a line for each token. Tokens of type piece are escaped in the vocabulary's file already.
 static void print_tokens(const Options& options) {
   const std::string& path = options.positional().front();
-  refuse_to_replace(options.text("output-file"), {path});
+  refuse_to_replace(options.text("output-file"), files_read(options, {path}, {}));
   OutputStream out(options.text("output-file"), false);
   const Vocabulary vocabulary = parse_vocabulary(read_vocabulary_file(path), path);
   const bool is_escaped = vocabulary.type() == TokenType::kPiece;

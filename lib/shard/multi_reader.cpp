@@ -82,6 +82,13 @@ MultiReader::MultiReader(const std::vector<std::string>& folders) {
     tokens_ += reader.tokens();
     documents_ += reader.documents();
   }
+  if (folders.size() > 1 && readers_.front().vocabulary().hash.empty()) {
+    log_warning(
+        "{} and {} do not record which vocabulary they were made with; it is assumed to be the "
+        "same",
+        readers_.front().name(),
+        folders.size() == 2 ? readers_.back().name() : fmt::format("{} more", folders.size() - 1));
+  }
   begins_.push_back(tokens_);
   cursors_in_folder_.resize(readers_.size());
 }

@@ -20,8 +20,8 @@ struct RecordedVocabulary {
 VocabularyInfo recorded_or_size(const std::optional<VocabularyInfo>& recorded, std::int64_t size);
 
 // kMayBeSilent assumes the same vocabulary, with a warning, where one of two sides records no hash.
-// kMustBeRecorded is for data that are joined: the result states one vocabulary for all of its
-// parts, so all parts must state it.
+// kMustBeRecorded is for data that are joined: what the result records of its vocabulary holds for
+// all of its parts, so all parts must record the same.
 enum class Facts { kMayBeSilent, kMustBeRecorded };
 
 // Throws Error about a.where, with `remedy`, if the sizes differ, or if a hash or <eos> that both

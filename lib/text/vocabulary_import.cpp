@@ -361,6 +361,23 @@ void add_gap_note(Imported& imported) {
                   with_thousands(gaps)));
 }
 
+// Call this when the special tokens are known.
+void add_case_note(Imported& imported) {
+  const VocabularyContent& vocabulary = imported.content;
+  if (vocabulary.type != TokenType::kWord && vocabulary.type != TokenType::kChar) return;
+  std::size_t upper = 0;
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    const bool is_special = id == vocabulary.eos || id == vocabulary.unk;
+    const std::string& token = vocabulary.tokens[id];
+    if (!is_special && lowercase(token) != token) ++upper;
+  }
+  if (upper == 0) return;
+  imported.notes.push_back(
+      fmt::format("number of tokens with upper-case letters, which no text has after --lowercase: "
+                  "{}",
+                  with_thousands(upper)));
+}
+
 Imported read_import(const std::string& content, const VocabularyImport& rules,
                      const std::string& where) {
   if (looks_like_model(content)) {
@@ -420,6 +437,7 @@ Vocabulary import_vocabulary(const std::string& content, const VocabularyImport&
                        ? imported.unk
                        : find_special({"unk", rules.unk, rules.unk_token, kUnkNames, imported.unk},
                                       imported, vocabulary.eos, where);
+  if (rules.lowercase) add_case_note(imported);
   if (notes != nullptr) notes->insert(notes->end(), imported.notes.begin(), imported.notes.end());
   return {std::move(vocabulary), where};
 }
