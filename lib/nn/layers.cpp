@@ -88,6 +88,13 @@ at::Tensor linear_attention(const kernels::AttentionInput& input) {
     }
     return at::cat(sums);
   }
+  if (input.queries.scalar_type() == at::kHalf) {
+    // The sums over a window of some hundred states are above the largest number of float16.
+    const machine::Autocast unrounded(input.queries.device(), machine::Precision::kFloat32);
+    kernels::AttentionInput wider = input;
+    wider.queries = input.queries.to(at::kFloat);
+    return linear_attention(wider);
+  }
   const std::int64_t segment = input.queries.size(1), memory = input.window() - segment;
   const at::Tensor keys_values =
       (input.keys_values.size() == 1 ? input.keys_values.front() : at::cat(input.keys_values, 1))
