@@ -77,7 +77,8 @@ static Command plan_command() {
                                          "preset: a file, or the name of an installed one.")),
       make_integer("layers",
                    "Number of layers of every network, all scales and the output block together. "
-                   "With --preset or --relative-to the default is the number of that network.",
+                   "If a preset or the network of --relative-to gives the sizes, the default is "
+                   "its number.",
                    "8", 1, 64),
       make_integers("rate", "C,...", "Compression rates to try.", "2", 2, net::kMaxRate),
       make_integers("segment", "N,...",

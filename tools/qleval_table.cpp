@@ -47,8 +47,8 @@ static std::vector<Option> own_options() {
           "clamp-len", "Count distances beyond N as N, as the key clamp_len of the network does.",
           "0", 1, kLongest)),
       make_flag("same-length",
-                "Let every query see as many keys as the memory has states, as the key same_length "
-                "of the network does."),
+                "Let every query see as many keys as the memory and the compressed memory have "
+                "states, as the key same_length of the network does."),
       without_default(make_integer(
           "stride",
           "Slide the window of a network without memory by N tokens, and score its newest N "

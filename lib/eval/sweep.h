@@ -21,12 +21,12 @@ struct Checkpoint {
   std::string name;  // as given
   std::filesystem::path folder;
   net::ModelFile model;
-  std::vector<net::Lengths> lengths;  // the lengths to evaluate with; the last changes fastest
+  std::vector<net::Lengths> lengths;  // compressed memory changes fastest, segment slowest
 };
 
 // Reads model.json of `name`, a folder or the path of that file, and changes the network. Throws
-// Error if there are no weights, and ConfigError for a change or lengths that do not fit the
-// network, or lengths that do not fit each other where `stride` is not 0 (check_stride()).
+// Error if there are no weights. Throws ConfigError for a change or lengths that do not fit the
+// network and, if `stride` is not 0, for lengths that check_stride() refuses.
 Checkpoint read_checkpoint(const std::string& name, const net::LengthLists& lists,
                            const net::AttentionChange& change, std::int64_t stride = 0);
 

@@ -37,9 +37,9 @@ struct AttentionResult {
   // For attention_backward(): the maximum of the scores of each query, and the inverse of the sum
   // of the exponentials below this maximum [2, batch, H, segment].
   at::Tensor normalizers;
-  // For a window of at most kShortWindow states, attention_backward() reads the probabilities
-  // before dropout [batch, H, segment, keys], with rows of complete panels, in the place of the
-  // scores that it would compute again: for short rows this takes longer. Otherwise undefined.
+  // For a window of at most kShortWindow states, these are the probabilities before dropout [batch,
+  // H, segment, keys], in rows of complete panels. attention_backward() reads them, because to
+  // compute short rows of scores again takes longer. Otherwise undefined.
   at::Tensor probabilities;
 };
 

@@ -48,10 +48,11 @@ struct TileRows {
   Real scale = 1;  // backward: of the scores
 };
 
-// A matrix product along the diagonals of a tile also reads or adds to elements before and after
-// the columns of a row: at most kMostTileRows of the rows that are computed together, and the rest
-// of a panel. Those that are read must be 0. So this many elements lie between the columns of two
-// rows. They also keep the rows from all mapping to the same set of a cache.
+// A matrix product along the diagonals of a tile also reads, or adds to, elements outside the
+// columns of a row: up to kMostTileRows of them, because rows that are computed together are
+// shifted against each other, and the rest of a panel. Those that are read must be 0. So
+// kTileMargin elements lie between the columns of two rows. They also keep the rows from all
+// mapping to the same set of a cache.
 inline constexpr std::int64_t kTileMargin = 32;
 static_assert(kTileMargin >= kMostTileRows + kPanel<float> &&
               kTileMargin >= 2 * padded<float>(kMostTileRows));

@@ -108,8 +108,8 @@ std::string products_on_cpu(Precision precision);
 // operands to `precision`, if this is bfloat16 or float16. On the CPU an Autocast object matters
 // only to tests that make LibTorch compute there (OperationsOnly). Otherwise our own kernels
 // compute on the CPU, and they round where nn::ModelPrecision has made rounded copies of the
-// weights. A backward pass has the precision of its forward pass if the backward pass ends before
-// this object is destroyed.
+// weights. A backward pass has the precision of its forward pass. Destroy this object before the
+// backward pass, so that autocast does not round the backward pass's own operations.
 class Autocast {
  public:
   Autocast(const c10::Device& device, Precision precision);

@@ -183,8 +183,8 @@ static double seen_keys(const Network& network, const Stage& input) {
   return keys / static_cast<double>(dilations.size());
 }
 
-// Counts content scores, position scores if the encoding has vectors, and weighted values. Training
-// keeps the scores of all pairs; the row of each query is padded to a multiple of 64 bytes.
+// Counts content scores, position scores if the encoding has vectors, and weighted values. ATen's
+// operations hold the scores of all pairs.
 static AttentionCost softmax_cost(const Network& network, const Stage& input) {
   const double factors = row_of(network.encoding).has(EncodingRow::kVectors) ? 3 : 2;
   const auto d_heads = static_cast<double>(network.n_head * network.d_head);

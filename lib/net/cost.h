@@ -62,8 +62,8 @@ constexpr std::int64_t kLinearBlock = 64;
 // computation of queries, keys and values is not included.
 struct AttentionCost {
   double products = 0;  // multiplications
-  // Elements that evaluation holds at once, by ATen's operations. The CPU's kernel holds no scores,
-  // but counts them, too, so that the sizes of chunks and the last digits of results stay.
+  // Elements that evaluation by ATen's operations holds at once. The CPU's kernel holds no scores,
+  // but they are counted for it, too: another size of chunks would change the last digits.
   double held = 0;
 };
 

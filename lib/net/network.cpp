@@ -249,7 +249,7 @@ void check_scale_widths(const Network& network, const Report& report) {
   for (const std::int64_t width : widths) {
     if (width % 2 != 0) {
       report(fmt::format("scale_widths: {} is odd, but every width must be even", width),
-             "sinusoidal encodings have as many sines as cosines");
+             "give an even width, which every encoding takes");
       return;
     }
     const std::int64_t inner = network.d_inner * width / network.d_model;
@@ -396,7 +396,7 @@ void find_conflicts(const Network& network, const std::string& where, Conflicts&
   }
   if (network.d_model % 2 != 0) {
     report(fmt::format("d_model is {}, but must be even", network.d_model),
-           "sinusoidal encodings have as many sines as cosines");
+           "give an even width, which every encoding takes");
   }
   check_encoding(network, report);
   check_compression(network, report);

@@ -122,12 +122,12 @@ struct Network {
   std::int64_t rate = 2;           // compression rate c
   Pool pool = Pool::kMax;
   // If true, the first layer of a coarser scale uses pooled states for the queries only; keys and
-  // values of the segment come from the states before pooling (Dai et al., 2020, section 2.1; the
-  // paper, section 3.2).
+  // values of the segment come from the states before pooling (Dai et al., 2020; the paper,
+  // section 3.2).
   bool query_only_pooling = false;
-  // If true, every scale's states go through a learned map before the scales are averaged (line 16
-  // of the paper's algorithm 1). The maps are initialized as the identity, so training begins with
-  // the paper's average.
+  // If true, every scale's states go through a learned map before the scales are averaged (lines 17
+  // and 24 of the paper's figure 2e). The maps are initialized as the identity, so training begins
+  // with the paper's average.
   bool learned_join = false;
   CompressionLoss compression_loss = CompressionLoss::kAttentionReconstruction;
   bool pre_lnorm = true;

@@ -21,7 +21,7 @@ namespace ql::nn {
 at::Tensor compress(const at::Tensor& states, net::Pool pool, std::int64_t rate);
 
 // The accumulation layer up-samples the states of coarse scales causally, and averages them with
-// the states of finer scales (paper, sections 2.2 and 2.3).
+// the states of finer scales (paper, section 2.3).
 
 // Repeats the states of one scale, so that each token p of the segment gets the newest state that
 // covers no token after p. `states` [batch, output.segment, d_model] are the scale's output, and

@@ -59,7 +59,8 @@ struct TrainingConfig {
   AdamOptions adam;
   std::int64_t eval_interval = 1000;        // steps between validations
   std::int64_t checkpoint_interval = 1000;  // steps between checkpoints
-  double checkpoint_minutes = 0;  // also saves this long after RUN/last was saved; 0: only by steps
+  // Also saves when RUN/last is this many minutes old; 0: only by steps.
+  double checkpoint_minutes = 0;
   // In addition to RUN/best, these checkpoints are kept (train/run_folder.h): RUN/last, the
   // keep_last - 1 checkpoints before it, and those after a multiple of keep_every steps (0: none).
   std::int64_t keep_last = 1, keep_every = 0;
@@ -81,9 +82,9 @@ struct TrainingConfig {
   // Trains only on the newer half of every segment's targets; the older floor(segment / 2) tokens
   // give context (the ablation of the Transformer-XL paper).
   bool half_loss = false;
-  // `slices` is the number of micro-batches that are computed in parallel, `passes` the number of
-  // accumulation steps of each (train/gradients.h); 0: chosen for the machine when the training run
-  // begins. They change only the rounding of results.
+  // `slices` is the number of micro-batches, of which each thread computes one at a time, `passes`
+  // the number of accumulation steps of each (train/gradients.h); 0: chosen for the machine when
+  // the training run begins. They change only the rounding of results.
   std::int64_t slices = 0, passes = 0;
   // Validation uses these lengths; absent: those of training.
   std::optional<std::int64_t> eval_segment, eval_memory, eval_compressed_memory;

@@ -25,11 +25,12 @@ enum class Start {
 // Creates the folder and holds a lock on it, so that no second training run writes there.
 class RunFolder {
  public:
-  // Throws Error if another process holds the lock, if the folder itself is a data folder or a
-  // checkpoint, except for kForce if RUN/last or RUN/best is a symbolic link, which the next
-  // checkpoint would replace, and for kNew if it contains a checkpoint. Restores or removes
-  // checkpoints that a killed run was writing, replacing or removing. With `reads_only`, which is
-  // for all processes of a group except the first, nothing is created, locked, removed or refused.
+  // Throws Error if another process holds the lock; if the folder itself is a data folder or a
+  // checkpoint; for kNew, if it contains a checkpoint; and, except for kForce, if RUN/last or
+  // RUN/best is a symbolic link, which the next checkpoint would replace. Finishes or undoes what a
+  // killed run was doing to a checkpoint: writing, replacing or removing it. With `reads_only`,
+  // which is for all processes of a group except the first, nothing is created, locked, removed or
+  // refused.
   RunFolder(std::filesystem::path path, Start start, bool reads_only = false);
 
   std::filesystem::path best() const { return path_ / "best"; }

@@ -123,7 +123,7 @@ struct StepSums {
   }
   std::int64_t steps = 0;
   double loss = 0;           // of each step the mean over the trained targets, nats
-  double gradient_norm = 0;  // before clipping
+  double gradient_norm = 0;  // before clipping; 0 for a step that float16 left out
 };
 
 struct TrainingState {

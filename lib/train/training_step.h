@@ -30,8 +30,8 @@ struct ComputeDevice {
   bool enqueues_on_cpu = false;  // for tests: the CPU runs steps as a GPU does
 
   // Returns true if a step is a fixed list of operations for the complete batch, and if the host
-  // enqueues the list and reads no results. Otherwise the CPU computes the batch in slices, one a
-  // thread, and knows the loss of a step when the step ends.
+  // enqueues the list and reads no results. Otherwise the CPU computes the batch in slices, each
+  // on one thread, and knows the loss of a step when the step ends.
   bool enqueues() const { return enqueues_on_cpu || !device.is_cpu(); }
 };
 
@@ -203,13 +203,13 @@ class TrainedNetwork {
   // Runs step number `step` (from 0) of the training run: forward, backward, clip, update. At the
   // start of an epoch the memory is zeros. `streams` must read this process's rows of the
   // configuration's batch, in segments of the network, or this throws ConfigError. Returns the loss
-  // of the step, or no step's if steps are enqueued: then finish() returns the losses, and throws
-  // Diverged in the place of step().
+  // of the step. If steps are enqueued, returns empty sums: finish() then returns the losses, and
+  // throws Diverged in place of step().
   //
   // Throws Diverged if the loss of a step is not finite or above set_largest_loss(), or if its
   // gradient is not finite at a loss scale of 1. Weights and moments are then those before that
-  // step, and training can continue with another step. The memory is that of the last step if steps
-  // are enqueued, else the one before that step.
+  // step, and training can continue with another step. If steps are enqueued, the memory is that
+  // after the last step; otherwise it is that before the step that diverged.
   StepSums step(Streams& streams, std::int64_t step, double learning_rate);
   // Returns the loss that step() with these arguments would compute first, and changes nothing.
   // Throws the errors of Streams::read(), but not Diverged: the loss may be infinite or NaN. Call

@@ -63,7 +63,7 @@ struct NetworkOnOnePage {
         }
         const Tensor window =
             join("scale" + std::to_string(scale), s, newest_of(s, shift), n_m, shift);
-        // Line 16: every token takes the newest state that covers no later token, and zeros if
+        // Line 17: every token takes the newest state that covers no later token, and zeros if
         // there is none. The memory is that before its shift.
         const Tensor seen =
             at::arange(begin, begin + n_s).unsqueeze(1).ge(newest_of(window, shift));

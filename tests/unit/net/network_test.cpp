@@ -11,6 +11,7 @@
 #include "net/geometry.h"
 #include "net/model_file.h"
 #include "net/network.h"
+#include "unit/complaint.h"
 #include "unit/net_networks.h"
 
 using namespace ql;
@@ -38,12 +39,7 @@ Network edited(const std::function<void(Json&)>& edit) {
 }
 
 std::string message_of(const std::function<void(Json&)>& edit) {
-  try {
-    edited(edit);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "valid";
+  return test::complaint([&] { edited(edit); });
 }
 
 Network with_lengths(Network network) {
@@ -52,12 +48,7 @@ Network with_lengths(Network network) {
 }
 
 std::string message_of(const Network& network) {
-  try {
-    network.check("net");
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "valid";
+  return test::complaint<ConfigError>([&] { network.check("net"); });
 }
 
 }  // namespace
@@ -138,13 +129,7 @@ TEST_CASE("network_from_json: all conflicts are reported at once, and each count
     edit(json);
     Conflicts found;
     network_from_json(JsonObject(json, "net"), found);
-    std::string text;
-    try {
-      found.raise("--set");
-    } catch (const ConfigError& error) {
-      text = error.what();
-    }
-    return std::pair(found.size(), text);
+    return std::pair(found.size(), test::complaint<ConfigError>([&] { found.raise("--set"); }));
   };
   CHECK(conflicts([](Json&) {}).first == 0);
   const auto [count, text] = conflicts([](Json& json) {
@@ -186,7 +171,7 @@ TEST_CASE("to_text, find_named: names of architectures and pools") {
 
 TEST_CASE("Network::check: refuses a network that cannot be built and says how to fix it") {
   const Network good = with_sizes(paper_ql());
-  CHECK(message_of(good) == "valid");
+  CHECK(message_of(good) == "");
   const auto refused = [&](const std::function<void(Network&)>& edit, const std::string& reason) {
     Network network = good;
     edit(network);
@@ -217,8 +202,8 @@ TEST_CASE("Network::check: refuses a network that cannot be built and says how t
       [](Network& n) {
         n.scale_widths = {256, 257};
       },
-      "scale_widths: 257 is odd, but every width must be even; sinusoidal encodings have as many "
-      "sines as cosines");
+      "scale_widths: 257 is odd, but every width must be even; give an even width, which every "
+      "encoding takes");
   refused(
       [](Network& n) {
         n.d_inner = 100, n.scale_widths = {256, 258};
@@ -243,7 +228,7 @@ TEST_CASE("Network::check: refuses a network that cannot be built and says how t
   refused([](Network& n) { n.d_inner = 0; }, "d_inner is 0, must be 1 to " + width);
   refused([](Network& n) { n.vocab_size = -1; }, "vocab_size is -1, must be 0 to 2147483648");
   refused([](Network& n) { n.d_model = 255; },
-          "d_model is 255, but must be even; sinusoidal encodings have as many sines as cosines");
+          "d_model is 255, but must be even; give an even width, which every encoding takes");
   refused([](Network& n) { n.dropout = 1; }, "dropout is 1, must be at least 0 and less than 1");
   refused([](Network& n) { n.dropatt = -0.5; },
           "dropatt is -0.5, must be at least 0 and less than 1");
@@ -346,14 +331,11 @@ TEST_CASE("Network::check: encodings and the keys that a query sees") {
 TEST_CASE("Network::check: same_length needs a memory") {
   Network network = xl(8);
   network.same_length = true;
-  try {
-    make_geometry(network, {4, 0, 0});
-    CHECK(false);
-  } catch (const ConfigError& error) {
-    CHECK(std::string(error.what()) ==
-          "segment 4, memory 0: with same_length a query sees as many keys as the memory has "
-          "states, so the memory needs at least one state; nearest valid: memory 1");
-  }
+  CHECK(test::complaint<ConfigError>([&] {
+          make_geometry(network, {4, 0, 0});
+        }) ==
+        "segment 4, memory 0: with same_length a query sees as many keys as the memory has states, "
+        "so the memory needs at least one state; nearest valid: memory 1");
   CHECK(make_geometry(network, {4, 12, 0}).stages.front().span == 12);
 
   // A network that keeps no memory is not advised to have one.
@@ -371,13 +353,13 @@ TEST_CASE("Network::check: only a network with memory can reset it") {
     const bool refused = name == "multi-scale" || name == "vanilla";
     CHECK(message_of(network) == (refused ? "net: reset_memory_at_documents is true, but a " +
                                                 name + " network keeps no memory; set it to false"
-                                          : "valid"));
+                                          : ""));
   }
 }
 
 TEST_CASE("Network::check: networks of one scale") {
-  CHECK(message_of(with_sizes(xl(8))) == "valid");
-  CHECK(message_of(with_sizes(compressive(8))) == "valid");
+  CHECK(message_of(with_sizes(xl(8))) == "");
+  CHECK(message_of(with_sizes(compressive(8))) == "");
   Network network = with_sizes(paper_ql());
   network.architecture = Architecture::kTransformerXl;
   CHECK(
@@ -398,7 +380,7 @@ TEST_CASE("Network::check: networks of one scale") {
         "to 0");
   network = with_sizes(compressive(8, 1));
   CHECK(message_of(network) == "net: rate is 1, but compression needs a rate of 2 or more");
-  CHECK(message_of(with_sizes(quadratic({4}, 2, 1))) == "valid");  // nothing is compressed
+  CHECK(message_of(with_sizes(quadratic({4}, 2, 1))) == "");  // nothing is compressed
 }
 
 TEST_CASE("Network::check: auto-encoding needs a convolution") {
@@ -415,7 +397,7 @@ TEST_CASE("Network::check: auto-encoding needs a convolution") {
   }
   for (const Pool pool : {Pool::kConvolution, Pool::kDilatedConvolution}) {
     network.pool = pool;
-    CHECK(message_of(network) == "valid");
+    CHECK(message_of(network) == "");
     CHECK(
         network_from_json(JsonObject(network_to_json(with_lengths(network)), "")).learns_decoder());
   }
