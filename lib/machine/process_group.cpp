@@ -244,8 +244,7 @@ ProcessGroup::ProcessGroup(const LaunchedProcess& process, std::chrono::seconds 
     try {
       devices = within(patience, false, [=] { return open_gloo(process, address); });
     } catch (const NoAnswer&) {
-      throw Error(job.name(process.rank),
-                  fmt::format("the look-up of the address {} takes too long", address),
+      throw Error(address, "the look-up of this address takes too long",
                   "name a network interface in GLOO_SOCKET_IFNAME");
     }
     // Gloo waits for the addresses of all processes, and cannot be told that one of them has
