@@ -26,6 +26,7 @@ make_data() {
   make_text 12 40 >valid.txt
   { make_text 13 60; echo "novelty w1 and another"; } >test.txt
   qltok vocab -q --type "$@" -o vocab.json train.txt 2>said || { cat said; fail "vocabulary"; }
+  rm said
   local part
   for part in train valid test; do
     qltok encode -q --vocab vocab.json $part.txt | qlbin pack -q -o data/$part || fail "$part"
