@@ -20,7 +20,7 @@
 struct DecodingRules {
   ql::text::AddedBlanks blanks;
   ql::text::LineStyle line_style = ql::text::LineStyle::kPlain;
-  // The texts of tokens that vocabulary.json alone does not tell.
+  // Holds the texts of tokens for which vocabulary.json does not suffice.
   std::vector<std::pair<ql::shard::TokenId, std::string>> texts;
 };
 

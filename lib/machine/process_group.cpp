@@ -247,8 +247,7 @@ ProcessGroup::ProcessGroup(const LaunchedProcess& process, std::chrono::seconds 
       throw Error(address, "the look-up of this address takes too long",
                   "name a network interface in GLOO_SOCKET_IFNAME");
     }
-    // Gloo waits for the addresses of all processes, and cannot be told that one of them has
-    // failed.
+    // Gloo waits for the addresses of all processes, even if one of them has failed.
     job.await_all(patience);
     others_->gloo_sum =
         std::make_unique<GlooSum>(within(2 * patience, false, [=, store = job.store()] {

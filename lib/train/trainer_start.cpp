@@ -117,7 +117,7 @@ static void require_init_stays(const TrainingTask& task) {
   const std::filesystem::path init = net::checkpoint_folder(task.init);
   for (const std::filesystem::path& checkpoint : newest_checkpoints(task.run)) {
     std::error_code ignored;
-    // Of a link only the link is removed.
+    // --force removes only the link itself, not the folder to which it leads.
     if (fs::is_symlink(fs::symlink_status(checkpoint, ignored))) continue;
     if (!fs::equivalent(checkpoint, init, ignored)) continue;
     throw UsageError(
