@@ -83,9 +83,7 @@ MultiReader::MultiReader(const std::vector<std::string>& folders) {
     documents_ += reader.documents();
   }
   if (folders.size() > 1 && readers_.front().vocabulary().hash.empty()) {
-    log_warning(
-        "{} and {} do not record which vocabulary they were made with; it is assumed to be the "
-        "same",
+    warn_of_assumed_vocabulary(
         readers_.front().name(),
         folders.size() == 2 ? readers_.back().name() : fmt::format("{} more", folders.size() - 1));
   }

@@ -12,6 +12,12 @@ VocabularyInfo recorded_or_size(const std::optional<VocabularyInfo>& recorded, s
   return recorded.value_or(only_size);
 }
 
+void warn_of_assumed_vocabulary(const std::string& a, const std::string& b) {
+  log_warning(
+      "{} and {} do not record which vocabulary they were made with; it is assumed to be the same",
+      a, b);
+}
+
 void require_same_vocabulary(const RecordedVocabulary& a, const RecordedVocabulary& b,
                              const std::string& remedy, Facts facts) {
   const bool a_silent = a.facts.hash.empty(), b_silent = b.facts.hash.empty();
@@ -26,10 +32,7 @@ void require_same_vocabulary(const RecordedVocabulary& a, const RecordedVocabula
   }
   if (known || facts == Facts::kMustBeRecorded) return;
   if (a_silent && b_silent) {
-    log_warning(
-        "{} and {} do not record which vocabulary they were made with; it is assumed to be the "
-        "same",
-        b.where, a.where);
+    warn_of_assumed_vocabulary(b.where, a.where);
   } else {
     log_warning(
         "{} does not record which vocabulary it was made with; the vocabulary of {} is assumed",

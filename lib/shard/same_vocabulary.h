@@ -29,4 +29,7 @@ enum class Facts { kMayBeSilent, kMustBeRecorded };
 void require_same_vocabulary(const RecordedVocabulary& a, const RecordedVocabulary& b,
                              const std::string& remedy, Facts facts = Facts::kMayBeSilent);
 
+// Warns that neither of two sides records its vocabulary.
+void warn_of_assumed_vocabulary(const std::string& a, const std::string& b);
+
 }  // namespace ql::shard
