@@ -6,6 +6,7 @@
 #include "base/stream.h"
 #include "base/strings.h"
 #include "base/tool.h"
+#include "interop/plain_ids.h"
 #include "interop/token_files.h"
 #include "shard/merge.h"
 #include "shard/multi_reader.h"

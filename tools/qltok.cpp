@@ -15,7 +15,7 @@
 #include "base/stream.h"
 #include "base/strings.h"
 #include "base/tool.h"
-#include "interop/token_files.h"
+#include "interop/plain_ids.h"
 #include "shard/same_vocabulary.h"
 #include "tables.h"
 #include "text/decoder.h"

@@ -1,4 +1,4 @@
-// Measures wall time.
+// Measures wall time, and reads the clock.
 #pragma once
 
 #include <chrono>
@@ -18,5 +18,10 @@ class Stopwatch {
   double before_;
   Clock::time_point start_;
 };
+
+// Returns the seconds since 1970 by the system's clock.
+inline double system_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 }  // namespace ql

@@ -12,6 +12,7 @@
 #include "shard/multi_reader.h"
 #include "train/config.h"
 #include "train/run_folder.h"
+#include "train/run_log.h"
 #include "train/state.h"
 #include "train/training_step.h"
 

@@ -1,4 +1,4 @@
-// Implements train(), step by step. Only trainer.cpp and trainer_start.cpp use this class.
+// Implements train(), step by step. Only the files trainer*.cpp use this class.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Target: plain ids. Modes: 0 text, 1 and 2 raw ids of 2 and 4 bytes.
 #include "fuzz/fuzz.h"
-#include "interop/token_files.h"
+#include "interop/plain_ids.h"
 #include "unit/shard_support.h"
 
 namespace ql::fuzz {

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/log.h"
-#include "interop/token_files.h"
+#include "interop/plain_ids.h"
 #include "shard/shard.h"
 #include "unit/shard_support.h"
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/event_file.h"
 #include "train/run_folder.h"
+#include "train/run_log.h"
 #include "unit/event_reader.h"
 #include "unit/scratch.h"
 
