@@ -74,8 +74,8 @@ class Forward {
     scores_.operands().multiply(product);
     if (whole || !tile.last) return;
     for (std::int64_t r = 0; r < tile.queries; ++r) {
-      scale_row_in(version_, static_cast<const Real*>(sums_so_far) + r * stride, width,
-                   rows.totals[r], sums + r * row);
+      scale_numbers_in(version_, static_cast<const Real*>(sums_so_far) + r * stride, width,
+                       rows.totals[r], sums + r * row);
     }
   }
 

@@ -269,13 +269,6 @@ QL_VECTOR_BODY void multiply_and_add_rows_body(const Number* a, std::int64_t a_r
 }
 QL_VECTOR_KERNEL(multiply_and_add_rows)
 
-// Sets to[n] = factor * from[n].
-template <typename Real>
-QL_VECTOR_BODY void scale_row_body(const Real* from, std::int64_t width, Real factor, Real* to) {
-  for (std::int64_t n = 0; n < width; ++n) to[n] = factor * from[n];
-}
-QL_VECTOR_KERNEL(scale_row)
-
 // Sets to[n] = content[n] + position[n]; a null position counts as 0.
 template <typename Real>
 QL_VECTOR_BODY void join_rows_body(const Real* content, const Real* position, std::int64_t width,

@@ -66,13 +66,6 @@ QL_VECTOR_BODY double exponentiate_body(const Real* row, const Real* bias, std::
 }
 QL_VECTOR_KERNEL(exponentiate)
 
-// Sets to[i] = factor * from[i].
-template <typename Real>
-QL_VECTOR_BODY void scale_body(Real* to, const Real* from, std::int64_t size, Real factor) {
-  for (std::int64_t i = 0; i < size; ++i) to[i] = factor * from[i];
-}
-QL_VECTOR_KERNEL(scale)
-
 // Sets to[i] = to[i] + factor * from[i].
 template <typename Real, typename Number>
 QL_VECTOR_BODY void add_scaled_body(Real* to, const Number* from, std::int64_t size, Real factor) {
@@ -310,7 +303,8 @@ class SoftmaxBlock {
       sum *= shrink;
       if (shrink != 1 && rows_.state_gradient.defined()) {
         Real* gradient = state_gradient(row);
-        scale(gradient, static_cast<const Real*>(gradient), width_, static_cast<Real>(shrink));
+        scale_numbers(static_cast<const Real*>(gradient), width_, static_cast<Real>(shrink),
+                      gradient);
       }
     }
     maxima(index)[row] = maximum;
@@ -331,8 +325,8 @@ class SoftmaxBlock {
       const double ratio = std::exp(static_cast<double>(own[row]) - last[row]);
       const double factor = factors()[row] / sums_[static_cast<std::size_t>(row)] * ratio;
       data<Real>(scales)[row] = static_cast<Real>(factor);
-      scale(data<Real>(scaled_states) + row * width_, states(row), width_,
-            static_cast<Real>(factor));
+      scale_numbers(states(row), width_, static_cast<Real>(factor),
+                    data<Real>(scaled_states) + row * width_);
     }
   }
 

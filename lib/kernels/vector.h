@@ -192,6 +192,14 @@ QL_VECTOR_BODY void copy_rows_body(const From* from, std::int64_t stride, std::i
 }
 QL_VECTOR_KERNEL(copy_rows)
 
+// Sets to[i] = factor * from[i].
+template <typename Real>
+QL_VECTOR_BODY void scale_numbers_body(const Real* from, std::int64_t count, Real factor,
+                                       Real* to) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = factor * from[i];
+}
+QL_VECTOR_KERNEL(scale_numbers)
+
 // Adds rows[0][n] + rows[1][n] + ... to sums[n], for `count` rows that are `stride` elements apart.
 template <typename Number, typename Real>
 QL_VECTOR_BODY void add_to_sums_body(const Number* rows, std::int64_t stride, std::int64_t count,
@@ -219,10 +227,15 @@ struct Register {
 // needs only the alignment of an element. Memory is read and written by assignment, not by
 // std::memcpy(), so that the compiler keeps vectors in registers.
 
-// Vector is kBytes of consecutive elements in memory, aligned as a single element is.
+// Vector is kBytes of consecutive elements in memory, aligned as a single element is. The memory
+// may hold another type: pairs of bfloat16 are transposed as floats. Element is a structure,
+// because GCC 12 ignores may_alias of another name for a number in a template.
 template <typename Number, int kBytes>
 struct Neighbours {
-  typedef Number Vector __attribute__((vector_size(kBytes), aligned(sizeof(Number))));
+  typedef Number Vector __attribute__((vector_size(kBytes), aligned(sizeof(Number)), may_alias));
+  struct __attribute__((may_alias)) Element {
+    Number value;
+  };
 };
 
 template <typename Vector, typename Real>
@@ -253,7 +266,9 @@ QL_VECTOR_BODY void load_part(const Number* from, std::int64_t count, Vector& ve
     return;
   }
   Number lanes[kSize] = {};
-  for (std::int64_t lane = 0; lane < count; ++lane) lanes[lane] = from[lane];
+  const auto* elements =
+      reinterpret_cast<const typename Neighbours<Number, sizeof(Vector)>::Element*>(from);
+  for (std::int64_t lane = 0; lane < count; ++lane) lanes[lane] = elements[lane].value;
   load(&lanes[0], vector);
 }
 
