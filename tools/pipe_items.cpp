@@ -146,7 +146,7 @@ void pipe_items(const Options& options, const std::vector<std::string>& checkpoi
   if (child < 0) throw SystemError("--items", "start a process", failed);
   if (child > 0) {
     const Descriptor write_end(ends[1]);
-    ::dup2(read_end, STDIN_FILENO);
+    read_end.become_standard_input("--items");
     return;
   }
   // This process must not go on reading standard input when the other one has ended.

@@ -64,8 +64,8 @@ void pass_text_on(const Options& options) {
   const Descriptor memory(::memfd_create("prompt", MFD_CLOEXEC));
   if (memory < 0) throw SystemError("--text", "pass the prompt on", errno);
   memory.write(records.data(), records.size(), "--text");
-  ::lseek(memory, 0, SEEK_SET);
-  ::dup2(memory, STDIN_FILENO);
+  if (::lseek(memory, 0, SEEK_SET) != 0) throw SystemError("--text", "pass the prompt on", errno);
+  memory.become_standard_input("--text");
 }
 
 }  // namespace

@@ -30,6 +30,12 @@ void Descriptor::write(const void* data, std::size_t size, const std::string& wh
   }
 }
 
+void Descriptor::become_standard_input(const std::string& where) const {
+  if (uninterrupted([&] { return ::dup2(number_, STDIN_FILENO); }) < 0) {
+    throw SystemError(where, "replace standard input", errno);
+  }
+}
+
 fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
@@ -134,10 +140,11 @@ AppendFile::AppendFile(const std::filesystem::path& path)
 
 void AppendFile::append(std::string_view record) {
   const off_t length = ::lseek(descriptor_, 0, SEEK_END);
+  if (length < 0) throw SystemError(path_.string(), "find the end", errno);
   try {
     descriptor_.write(record.data(), record.size(), path_.string());
   } catch (...) {
-    if (length >= 0 && uninterrupted([&] { return ::ftruncate(descriptor_, length); }) == 0) throw;
+    if (uninterrupted([&] { return ::ftruncate(descriptor_, length); }) == 0) throw;
     throw SystemError(path_.string(), "remove the incomplete end that a failed write left", errno);
   }
 }

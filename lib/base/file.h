@@ -42,6 +42,9 @@ class Descriptor {
   operator int() const { return number_; }
   // Writes everything or throws SystemError(where, "write", errno).
   void write(const void* data, std::size_t size, const std::string& where) const;
+  // Makes the file standard input, too, or throws SystemError(where, "replace standard input",
+  // errno).
+  void become_standard_input(const std::string& where) const;
   // Returns false and sets errno when the written data may not have arrived. EINTR does not count
   // as a failure: on Linux an interrupted close() has closed the descriptor.
   bool close() {

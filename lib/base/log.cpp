@@ -28,7 +28,8 @@ struct SinkHolder {
 };
 
 SinkHolder& holder() {
-  static SinkHolder instance;
+  // It is never destroyed, because threads may log while the program ends.
+  static auto& instance = *new SinkHolder;
   return instance;
 }
 
@@ -60,7 +61,7 @@ struct Screen {
 };
 
 Screen& screen() {
-  static Screen instance;
+  static auto& instance = *new Screen;  // as in holder()
   return instance;
 }
 

@@ -101,7 +101,8 @@ struct ThreadFailure {
   std::terminate_handler otherwise = nullptr;
 };
 ThreadFailure& thread_failure() {
-  static ThreadFailure failure;
+  // It is never destroyed, because such a thread may fail while the program ends.
+  static auto& failure = *new ThreadFailure;
   return failure;
 }
 

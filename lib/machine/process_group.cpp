@@ -299,6 +299,8 @@ ProcessGroup::Wait ProcessGroup::start_sum(const at::Tensor& tensor) {
     --others->pending;
     try {
       work->wait();
+    } catch (const std::bad_alloc&) {
+      throw;  // the memory of this process does not suffice; no connection is lost
     } catch (const std::exception& error) {
       others->job.lose(error.what());
     }

@@ -60,6 +60,7 @@ c10::DataPtr allocate_tensor(std::size_t bytes) {
   if (header.number != 0) count.add(header.bytes);
   header.block = std::malloc(sizeof(Header) + c10::gAlignment + bytes);
   if (header.block == nullptr) {
+    if (header.number != 0) count.add(-header.bytes);
     throw std::runtime_error(
         fmt::format("can't allocate memory: you tried to allocate {} bytes", bytes));
   }

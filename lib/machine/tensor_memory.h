@@ -16,7 +16,7 @@ void return_freed_memory();
 // While an object of this class lives, the memory of tensors on the CPU that any thread allocates
 // is counted, by the bytes that the tensors need. So the same work has the same count, whatever the
 // C library does. There is at most one object at a time, and no other thread may allocate tensors
-// while it begins. Tensors may outlive it.
+// while it begins, or while set_copies() runs. Tensors may outlive it.
 class MemoryCount {
  public:
   // An allocation that would bring the count above `limit` throws std::bad_alloc instead.
