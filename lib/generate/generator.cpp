@@ -48,8 +48,7 @@ class Samples {
             prompt.decoding.streams(std::vector<std::int64_t>(static_cast<std::size_t>(count), 0))),
         rows_(static_cast<std::size_t>(count)) {
     for (std::int64_t i = 0; i < count; ++i) {
-      samples_.push_back({first + i, Sampler(options.rules), prompt.recent,
-                          static_cast<shard::TokenId>(prompt.last),
+      samples_.push_back({first + i, prompt.recent, static_cast<shard::TokenId>(prompt.last),
                           StopStrings(options.stop_strings)});
     }
     if (options.stride > 0) window_ = at::tensor(prompt.window).expand({count, -1});
@@ -75,7 +74,6 @@ class Samples {
  private:
   struct Sample {
     std::int64_t number;
-    Sampler sampler;
     RecentTokens recent;
     shard::TokenId last;                   // the newest token, of the prompt at first
     StopStrings stop;                      // reads the texts of the tokens, if options have strings
@@ -126,9 +124,10 @@ class Samples {
     const std::int64_t vocabulary = logits.size(2);
     at::Tensor tokens = at::empty({logits.size(0), 1}, at::kLong);
     const auto add_tokens = [&](std::int64_t begin, std::int64_t end) {
+      Sampler sampler(options_.rules);
       for (std::int64_t row = begin; row < end; ++row) {
         Sample& sample = samples_[rows_[static_cast<std::size_t>(row)]];
-        add_token(sample, logits.data_ptr<float>() + row * vocabulary,
+        add_token(sample, sampler, logits.data_ptr<float>() + row * vocabulary,
                   logs.data_ptr<float>() + row * vocabulary, vocabulary);
         tokens.data_ptr<std::int64_t>()[row] = sample.made.back().id;
       }
@@ -141,13 +140,13 @@ class Samples {
     return tokens;
   }
 
-  void add_token(Sample& sample, const float* logits, const float* log_probabilities,
-                 std::int64_t vocabulary) {
+  void add_token(Sample& sample, Sampler& sampler, const float* logits,
+                 const float* log_probabilities, std::int64_t vocabulary) {
     const auto stream = static_cast<std::uint64_t>(prompt_.number) << 32 |
                         static_cast<std::uint64_t>(sample.number);
     const double uniform =
         uniform_number(options_.seed, stream, static_cast<std::uint64_t>(position_));
-    const shard::TokenId id = sample.sampler.choose(logits, vocabulary, sample.recent, uniform);
+    const shard::TokenId id = sampler.choose(logits, vocabulary, sample.recent, uniform);
     eval::require_finite(log_probabilities[id], options_.model, position_);
     sample.made.push_back({sample.number, position_, id, log_probabilities[id]});
     sample.recent.put(id);
@@ -331,8 +330,11 @@ void Generator::generate(const Sink& sink, const Pause& pause) {
   const at::Tensor state = read_rest(decoding);
   const Prompt prompt{prompt_, decoding, state, waiting_, recent_, waiting_.back()};
   const std::int64_t available = available_bytes();  // 0: not known
+  // A sample has its logits, log probabilities and counts of recent tokens, of 4 bytes each.
+  const std::int64_t own = 3 * 4 * model_.model().network().vocab_size;
   const std::int64_t room =
-      available > 0 ? available / kShareOfAvailable / decoding.bytes_per_stream() : kSideBySide;
+      available > 0 ? available / kShareOfAvailable / (decoding.bytes_per_stream() + own)
+                    : kSideBySide;
   const std::int64_t side_by_side = std::clamp<std::int64_t>(room, 1, kSideBySide);
   for (std::int64_t first = 0; first < options_.samples; first += side_by_side) {
     const std::int64_t count = std::min(side_by_side, options_.samples - first);
