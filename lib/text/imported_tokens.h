@@ -103,10 +103,11 @@ struct TokenList {
 
 // Reads a list whose tokens have ids or scores. Returns nothing for a plain list, which has one
 // token per line and at most a count after it. `type` is the type that the user asks for, if any.
+// If `counted`, numbers after the tokens are counts.
 // Throws FormatError at `where` for a damaged list. Throws it also for other kinds of files, such
 // as merge lists, vectors and tables, and then states what to give instead.
 std::optional<TokenList> read_token_list(std::string_view text, std::optional<TokenType> type,
-                                         const std::string& where);
+                                         bool counted, const std::string& where);
 
 // Reads JSON that is not a tokenizer.json: an array of tokens, or an object that maps tokens to ids
 // (or ids to tokens). Throws FormatError at `where` for other JSON.

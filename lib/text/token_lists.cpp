@@ -2,6 +2,7 @@
 
 #include "text/imported_tokens.h"
 
+#include <algorithm>
 #include <charconv>
 #include <functional>
 
@@ -87,24 +88,20 @@ std::optional<Entry> tiktoken_entry(std::string_view line) {
   return Entry{*bytes, *id};
 }
 
-// Returns true for a tiktoken list, which has tokens in base64 and ids. A list of words and counts
+// Returns true for a tiktoken list, which has tokens in base64 and ids. A list of words and numbers
 // may have the same form, because words of four letters are valid base64. So the ids must be
-// distinct. Also, either the ids ascend from 0, or a token has base64's padding "=". If the user
-// asks for words, the padding is required.
-bool is_tiktoken(const Lines& lines, std::optional<TokenType> type) {
+// distinct, and a token must have base64's padding "=", as every single byte has.
+bool is_tiktoken(const Lines& lines) {
   if (!most(lines, tiktoken_entry)) return false;
   std::unordered_set<std::uint64_t> ids;
-  std::optional<std::uint64_t> last;
-  bool ascends = true, padded = false;
+  bool padded = false;
   for (std::size_t i = 0; i < std::min(lines.size(), kHeadLines); ++i) {
     const auto entry = tiktoken_entry(lines[i]);
     if (!entry) continue;
-    ascends = ascends && (last ? entry->id > *last : entry->id == 0);
-    last = entry->id;
     padded = padded || fields_of(lines[i])[0].back() == '=';
     if (!ids.insert(entry->id).second) return false;
   }
-  return padded || (ascends && type != TokenType::kWord);
+  return padded;
 }
 
 // Reads "0<tab>the": an id, and the rest of the line, which may be a blank. A number alone is not
@@ -150,6 +147,26 @@ bool numbers_lines(const Lines& lines, const Reader& reader) {
     if (!entry || entry->id != first->id + i) return false;
   }
   return true;
+}
+
+// Returns true for lines with numbers after the tokens that look more like ids in another order or
+// with gaps than like counts: at least three, all different, which ascend, or which are those from
+// 0 or 1 on in an order that does not descend.
+bool may_be_ids(const Lines& lines) {
+  constexpr std::size_t kFewest = 3;
+  if (lines.size() < kFewest) return false;
+  std::vector<std::uint64_t> ids;
+  ids.reserve(lines.size());
+  for (const std::string_view line : lines) ids.push_back(id_last_entry(line)->id);
+  const auto strictly = [&ids](const auto& order) {
+    return std::adjacent_find(ids.begin(), ids.end(), [&](std::uint64_t a, std::uint64_t b) {
+             return !order(a, b);
+           }) == ids.end();
+  };
+  if (strictly(std::less<>())) return true;
+  if (strictly(std::greater<>())) return false;
+  std::sort(ids.begin(), ids.end());
+  return ids.front() <= 1 && ids.back() - ids.front() + 1 == ids.size() && strictly(std::less<>());
 }
 
 TokenList read_entries(const Lines& lines, const std::string& kind, const Reader& reader,
@@ -282,17 +299,40 @@ bool is_quoted(std::string_view line) {
          line.back() == line.front();
 }
 
-// Returns true if the first line has headings of columns and no token.
-bool has_heading(const Lines& lines) {
-  const Lines rest(lines.begin() + 1, lines.end());
-  const auto numbered = [&](const Reader& reader) {
-    return !reader(lines[0]) && fields_of(lines[0]).size() == 2 && numbers_lines(rest, reader);
+// Returns true if the first line has headings of columns and no token: it has words of letters, one
+// for each column, and one of the columns has a number in every other line. Lines of pieces are
+// complete tokens, so they have columns only if the numbers are ids.
+bool has_heading(const Lines& lines, std::optional<TokenType> type) {
+  const Fields heading = fields_of(lines[0]);
+  if (lines.size() < 3 || heading.size() < 2) return false;
+  const auto is_letter = [](char byte) {
+    return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || byte == '_';
   };
-  return numbered(id_first_entry) || numbered(id_last_entry);
+  const auto is_word = [&](std::string_view field) {
+    return std::all_of(field.begin(), field.end(), is_letter);
+  };
+  if (!std::all_of(heading.begin(), heading.end(), is_word)) return false;
+  if (type == TokenType::kPiece) {
+    const Lines rest(lines.begin() + 1, lines.end());
+    return numbers_lines(rest, id_first_entry) || numbers_lines(rest, id_last_entry);
+  }
+  const auto is_numbered = [&](std::size_t column) {
+    return std::all_of(lines.begin() + 1, lines.end(), [&](std::string_view line) {
+      const Fields fields = fields_of(line);
+      // The last column stays the last where a token before it has blanks.
+      return fields.size() >= heading.size() &&
+             id_of(column + 1 == heading.size() ? fields.back() : fields[column]);
+    });
+  };
+  for (std::size_t column = 0; column < heading.size(); ++column) {
+    if (is_numbered(column)) return true;
+  }
+  return false;
 }
 
 // Throws FormatError for files of other kinds, and for lists of unsupported form.
-void refuse_others(const Lines& lines, std::string_view text, const std::string& where) {
+void refuse_others(const Lines& lines, std::string_view text, std::optional<TokenType> type,
+                   const std::string& where) {
   const struct {
     bool holds;
     const char *what, *remedy;
@@ -308,8 +348,8 @@ void refuse_others(const Lines& lines, std::string_view text, const std::string&
        "give only the tokens: awk '{print $1}' FILE > OTHER"},
       {most(lines, is_comma_line), "this is a table with commas (CSV), not a list of tokens",
        "write one token per line in the order of their ids (for --counts, each with a count)"},
-      {has_heading(lines), "the first line is a heading, not a token and its id",
-       "remove the heading: tail -n +2 FILE > OTHER"},
+      {has_heading(lines, type), "the first line is a heading, not a token",
+       "remove it (tail -n +2 FILE > OTHER) or, if it is a token, give it a number, too"},
       {most(lines, is_quoted), "the tokens are in quotes",
        "remove the quotes: sed -E \"s/^(['\\\"])(.*)\\1\\r?$/\\2/\" FILE > OTHER"},
       {lines.front() == "---" || most(lines, is_yaml_line),
@@ -326,37 +366,49 @@ void refuse_others(const Lines& lines, std::string_view text, const std::string&
 }  // namespace
 
 std::optional<TokenList> read_token_list(std::string_view text, std::optional<TokenType> type,
-                                         const std::string& where) {
+                                         bool counted, const std::string& where) {
   const Lines lines = lines_of(text);
   if (lines.empty()) return std::nullopt;
-  if (is_tiktoken(lines, type)) {
+  if (is_tiktoken(lines)) {
     TokenList list = read_entries(lines, "a tiktoken list", tiktoken_entry, where);
     list.pieces_only = true;
     list.spelling = Spelling::kPlain;
     return list;
   }
-  refuse_others(lines, text, where);
+  refuse_others(lines, text, type, where);
   if (is_sentencepiece_list(lines)) return read_sentencepiece_list(lines, where);
   TokenList list;
-  const bool counted = all(lines, id_last_entry);
+  const bool numbers_last = all(lines, id_last_entry);
+  const auto has_tab = [](std::string_view line) {
+    return line.find('\t') != std::string_view::npos;
+  };
   // In some lists of words and counts most words are numbers.
   const auto numbered = [](std::string_view line) {
     return id_first_entry(line) && !id_last_entry(line) &&
            line.find(kFairseqOverwrite) == std::string_view::npos;
   };
-  if (!counted && numbers_lines(lines, id_first_entry)) {
+  if (!numbers_last && numbers_lines(lines, id_first_entry)) {
     list = read_entries(lines, "a list of ids and tokens", id_first_entry, where);
-  } else if (!counted && (all(lines, id_first_entry) || most(lines, numbered))) {
+  } else if (!numbers_last && (all(lines, id_first_entry) || most(lines, numbered))) {
     throw FormatError(where,
                       "the numbers before the tokens are not ids: ids ascend by one from 0 or 1 in "
                       "all lines, and there are at least three",
                       "write ids as a JSON object of tokens and ids, or counts after the tokens: "
                       "awk 'NF > 1 {print $2, $1}' FILE > OTHER");
-  } else if (counted && numbers_lines(lines, id_last_entry)) {
+  } else if (numbers_last && numbers_lines(lines, id_last_entry)) {
     list = read_entries(lines, "a list of tokens and ids", id_last_entry, where);
-    if (type != TokenType::kPiece) std::for_each(list.names.begin(), list.names.end(), trim);
+  } else if (!counted && numbers_last && (type != TokenType::kPiece || all(lines, has_tab)) &&
+             may_be_ids(lines)) {
+    throw FormatError(
+        where, "the numbers after the tokens may be ids that have gaps or another order, or counts",
+        "write ids as a JSON object of tokens and ids, and remove counts: awk '{print $1}' FILE > "
+        "OTHER");
   } else {
     return std::nullopt;
+  }
+  // A list without a type has pieces if it marks their blanks, and blanks around pieces are theirs.
+  if (type == TokenType::kWord || (!type && evident_spelling(list.names) == Spelling::kPlain)) {
+    std::for_each(list.names.begin(), list.names.end(), trim);
   }
   list.type = TokenType::kWord;
   list.note = "this is " + list.kind + ": the numbers are ids, not counts";
@@ -423,13 +475,29 @@ void refuse_joined(const std::vector<std::string>& tokens, bool counted, const s
 FairseqList fairseq_list(std::string_view text, const std::string& where) {
   std::vector<std::string> parts = split(std::filesystem::path(where).filename().string(), '.');
   if (parts.back() == "gz" || parts.back() == "zst") parts.pop_back();
-  bool recognized =
+  const bool named =
       parts.size() >= 2 && parts.size() <= 3 && parts.front() == "dict" && parts.back() == "txt";
-  bool specials = false;
-  for (const std::string_view line : lines_of(text)) {
+  bool recognized = named, specials = false;
+  const auto overwrites_token = [](const Fields& fields) {
+    return fields.size() == 3 && fields[2] == kFairseqOverwrite;
+  };
+  const auto has_form = [&](std::string_view line) {
     const Fields fields = fields_of(line);
-    const bool overwrites = fields.size() == 3 && fields[2] == kFairseqOverwrite;
-    if ((fields.size() != 2 && !overwrites) || !id_of(fields[1])) return FairseqList::kNo;
+    return (fields.size() == 2 || overwrites_token(fields)) && id_of(fields[1]);
+  };
+  const Lines lines = lines_of(text);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (!has_form(lines[i])) {
+      if (!named || !most(lines, has_form)) return FairseqList::kNo;
+      throw FormatError(
+          fmt::format("{}: line {}", where, i + 1),
+          "expected a word without blanks and its count, as in the other lines of a "
+          "list of fairseq",
+          "correct the line without removing it, which would move all later ids, or give "
+          "--id-offset 0 if the list is not one of fairseq");
+    }
+    const Fields fields = fields_of(lines[i]);
+    const bool overwrites = overwrites_token(fields);
     recognized = recognized || overwrites;
     specials = specials || (!overwrites && std::find(kFairseqTokens.begin(), kFairseqTokens.end(),
                                                      fields[0]) != kFairseqTokens.end());

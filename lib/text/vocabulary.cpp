@@ -182,6 +182,7 @@ std::string read_vocabulary_file(const std::string& path, bool standard_input) {
   if (std::filesystem::is_directory(path, unknown)) {
     const std::filesystem::path file = std::filesystem::path(path) / shard::kVocabularyFile;
     if (!std::filesystem::exists(file, unknown)) {
+      if (unknown) throw SystemError(file.string(), "open", unknown.value());
       throw Error(path, fmt::format("this folder has no {}", shard::kVocabularyFile),
                   "give the path of the vocabulary file");
     }

@@ -199,6 +199,23 @@ void resolve_second_names(std::string_view text, std::uint32_t offset, Imported&
   }
 }
 
+// Throws FormatError for a word that comes twice. The first line of the list has the id `offset`.
+void refuse_second_words(const std::vector<std::string>& words, bool counted, std::size_t offset,
+                         const std::string& where) {
+  std::unordered_map<std::string_view, std::size_t> lines;
+  for (std::size_t id = offset; id < words.size(); ++id) {
+    const std::size_t line = id - offset + 1;
+    const auto [first, is_new] = lines.emplace(words[id], line);
+    if (is_new) continue;
+    throw FormatError(
+        fmt::format("{}: line {}", where, line),
+        fmt::format("{} is the word of line {}, too", in_quotes(words[id]), first->second),
+        counted
+            ? "write one line with the sum of the counts"
+            : "import with --type piece if complete lines are the tokens; " + in_place_of_line(id));
+  }
+}
+
 // Reads a list whose first token has the id `offset`. A blank line at its end is not an entry.
 Imported read_list(std::string_view text, TokenType type, bool counted, std::uint64_t offset,
                    const std::string& where) {
@@ -283,6 +300,9 @@ Imported read_plain_list(std::string_view text, const VocabularyImport& rules, T
     use_names(TokenType::kPiece, std::nullopt, where, list);
   } else if (list.content.type != type) {
     use_names(type, std::nullopt, where, list);
+  }
+  if (!fairseq && list.content.type == TokenType::kWord) {
+    refuse_second_words(list.names, rules.counted, offset, where);
   }
   return list;
 }
@@ -402,7 +422,7 @@ Imported read_import(const std::string& content, const VocabularyImport& rules,
     return imported;
   }
   refuse_invalid(text, where);
-  if (const auto list = read_token_list(text, rules.type, where)) {
+  if (const auto list = read_token_list(text, rules.type, rules.counted, where)) {
     return read_with_ids(*list, rules, where);
   }
   const TokenType type = rules.type.value_or(TokenType::kWord);

@@ -297,7 +297,7 @@ TEST_CASE("import_vocabulary: a list of words is that of the public Transformer-
   CHECK(contains(complaint([] { import_as(TokenType::kWord, "a\n\nb\n"); }),
                  "file: line 2: the line has no word"));
   CHECK(contains(complaint([] { import_as(TokenType::kWord, "a\nb\na\n"); }),
-                 "tokens[2]: 'a' is already at tokens["));
+                 "file: line 3: 'a' is the word of line 1, too; import with --type piece"));
   CHECK(contains(complaint([] { import_as(TokenType::kWord, "a\n<S>\n</S>\n"); }),
                  "both <S> and </S> may be the <eos>; choose one with --eos-token"));
   VocabularyImport rules;
