@@ -1,6 +1,7 @@
 // qltok makes and prints vocabularies, encodes text as a token stream, and decodes a stream. See
 // qltok(1).
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/provenance.h"
 #include "base/stream.h"
 #include "base/strings.h"
@@ -81,16 +83,35 @@ static bool is_vocabulary(const RandomAccessFile& file) {
   return may_be && file.text(file.size()).find("\"ql-vocabulary\"") != std::string::npos;
 }
 
-// Opens the file of "vocab -o". Throws Error if it would replace a file that is not a vocabulary,
-// as where the shell completes "-o *.txt".
-static OutputStream vocabulary_output(const std::string& path) {
+static bool is_stream(const RandomAccessFile& file) {
+  return file.head().substr(0, shard::kStreamMagic.size()) == shard::kStreamMagic;
+}
+
+// Throws Error if the file of -o has content of another kind, as where the shell completes
+// "-o *.txt".
+static void refuse_to_replace_others(const std::string& path, const std::string& kind,
+                                     bool (*is_kind)(const RandomAccessFile&)) {
   std::error_code absent;
   if (path != "-" && std::filesystem::is_regular_file(path, absent) &&
-      std::filesystem::file_size(path, absent) > 0 && !is_vocabulary(RandomAccessFile(path))) {
-    throw Error(path, "exists and is not a vocabulary, so it is not replaced",
+      std::filesystem::file_size(path, absent) > 0 && !is_kind(RandomAccessFile(path))) {
+    throw Error(path, fmt::format("exists and is not a {}, so it is not replaced", kind),
                 "give another name, or remove the file");
   }
-  return OutputStream(path, false);
+}
+
+// Returns input_names(). Throws SystemError for a file that cannot be read, before the first one
+// is.
+static std::vector<std::string> text_names(const Options& options) {
+  std::vector<std::string> names = input_names(options);
+  std::error_code absent;
+  for (const std::string& name : names) {
+    if (name == "-") continue;
+    const bool is_folder = std::filesystem::is_directory(name, absent);
+    if (is_folder || ::access(name.c_str(), R_OK) != 0) {
+      throw SystemError(name, "open", is_folder ? EISDIR : errno);
+    }
+  }
+  return names;
 }
 
 // Returns the names of all files that are read: `names`, and the values of these options. A folder
@@ -130,7 +151,8 @@ static void import_vocabulary(const Options& options) {
   if (options.has("id-offset")) {
     rules.id_offset = static_cast<std::uint32_t>(options.integer("id-offset"));
   }
-  OutputStream out = vocabulary_output(options.text("output"));
+  refuse_to_replace_others(options.text("output"), "vocabulary", is_vocabulary);
+  OutputStream out(options.text("output"), false);
   refuse_to_replace(options.text("output"), {path});
   std::vector<std::string> notes;
   const Vocabulary vocabulary = import_vocabulary(read_vocabulary_file(path, true), rules,
@@ -177,8 +199,10 @@ static void make_vocabulary(const Options& options) {
 
   // The output is opened first, so that a missing folder is reported before text is counted, which
   // takes long.
-  OutputStream out = vocabulary_output(options.text("output"));
-  const std::vector<std::string> names = input_names(options);
+  refuse_to_replace_others(options.text("output"), "vocabulary", is_vocabulary);
+  OutputStream out(options.text("output"), false);
+  // Parts may be folders with a vocabulary.
+  const std::vector<std::string> names = parts ? input_names(options) : text_names(options);
   refuse_to_replace(options.text("output"), files_read(options, names, {"files-from"}));
   if (parts && names.empty()) {
     throw UsageError("--counts", "no FILE is given",
@@ -241,9 +265,12 @@ static void encode(const Options& options) {
   const EncodeOptions rules = encode_options(options, vocabulary);
   const Encoder encoder(vocabulary, rules);
   header.vocabulary = vocabulary.info();
-  const std::vector<std::string> names = input_names(options);
+  const std::vector<std::string> names = text_names(options);
   refuse_to_replace(options.text("output-file"),
                     files_read(options, names, {"files-from", "vocab"}));
+  if (format == "stream") {
+    refuse_to_replace_others(options.text("output-file"), "token stream", is_stream);
+  }
   header.provenance = provenance(configuration(options, names));
   std::unique_ptr<TokenSink> sink;
   if (format == "pieces") {
@@ -253,10 +280,13 @@ static void encode(const Options& options) {
     sink = make_token_writer(
         format, [&out](const void* data, std::size_t size) { out.write(data, size); }, header);
   }
+  std::optional<StopAtOnce> at_once;  // a search does not check for signals
+  if (rules.documents.may_take_long()) at_once.emplace();
   const auto totals = encode_files(names, encoder, threads_of(options), *sink, [&] {
     sink->flush();
     out.flush();
   });
+  at_once.reset();
   sink->finish(totals.counts);
   out.close();
   report(totals, vocabulary);

@@ -136,7 +136,7 @@ static Command encode_command() {
                    "document; or pieces, the tokens themselves as text, with spaces between them "
                    "and a line end after the token of each line end.",
                    {"stream", "ids", "pieces"}),
-       output_file_option(),
+       output_file_option(" A token stream replaces only an older token stream."),
        threads_option(
            "The ids are the same for every N. A token stream also records the command line.")},
       {{"qltok encode --vocab words.json train.txt | qlbin pack -o data/train",

@@ -59,13 +59,14 @@ int threads_of(const Options& options) {
   return threads > 0 ? threads : usable_cores();
 }
 
-Option output_file_option() {
+Option output_file_option(const std::string& remark) {
   return with_letter(
       'o',
       make_option("output-file", OptionType::kFile, "FILE",
                   "The file to write; - is standard output. The file gets its name only when "
                   "it is complete; until then an older file of that name stays. A file that is "
-                  "read is not replaced.",
+                  "read is not replaced." +
+                      remark,
                   "-"));
 }
 

@@ -23,8 +23,8 @@ Option threads_option(const std::string& remark);
 int threads_of(const Options& options);
 
 // Makes -o, --output-file for commands that otherwise write data to standard output. Its default
-// "-" is standard output, as for OutputStream of base/stream.h.
-Option output_file_option();
+// "-" is standard output, as for OutputStream of base/stream.h. `remark` ends the description.
+Option output_file_option(const std::string& remark = "");
 
 // Makes --files-from, which reads the names from a file, for commands that take many names.
 Option files_from_option();

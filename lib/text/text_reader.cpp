@@ -25,8 +25,8 @@ bool has_blank_head(std::string_view line, Blanks blanks) {
 
 // Returns the pattern in a form whose searches need no more than polynomial time, where there is
 // one: some patterns would search a line for years otherwise. A pattern with a back-reference has
-// no such form.
-static std::shared_ptr<const std::regex> compiled(const std::string& pattern) {
+// no such form, and sets `may_take_long`.
+static std::shared_ptr<const std::regex> compiled(const std::string& pattern, bool& may_take_long) {
   constexpr auto kFlags = std::regex::ECMAScript | std::regex::optimize;
 #ifdef __GLIBCXX__
   try {
@@ -35,6 +35,7 @@ static std::shared_ptr<const std::regex> compiled(const std::string& pattern) {
     if (error.code() != std::regex_constants::error_complexity) throw;
   }
 #endif
+  may_take_long = true;
   return std::make_shared<const std::regex>(pattern, kFlags);
 }
 
@@ -55,7 +56,7 @@ DocumentRule::DocumentRule(const std::string& rule)
                      "give a shorter pattern, such as '^Chapter '");
   }
   try {
-    pattern_ = compiled(rule);
+    pattern_ = compiled(rule, may_take_long_);
   } catch (const std::regex_error& error) {
     throw UsageError(
         "--document",

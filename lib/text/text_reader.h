@@ -84,6 +84,8 @@ class DocumentRule {
 
   bool at_files() const { return kind_ == Kind::kFile; }
   bool is_expression() const { return kind_ == Kind::kPattern; }
+  // Returns true for a regular expression with which begins_at() may need exponential time.
+  bool may_take_long() const { return may_take_long_; }
   // Returns true when a document begins at the line. `line` is the complete line, or a beginning of
   // it with more than kLineHead bytes. The caller must remove a byte order mark. `blanks` decides
   // which lines are blank. Several threads may call this function at once.
@@ -95,7 +97,7 @@ class DocumentRule {
   friend constexpr auto names_of(Kind) { return std::array{"blank", "file", "line", "none"}; }
   Kind kind_;
   std::shared_ptr<const std::regex> pattern_;
-  bool anchored_ = false;
+  bool anchored_ = false, may_take_long_ = false;
 };
 
 // Files of text are decompressed where necessary, and come in blocks of complete lines. A line that
