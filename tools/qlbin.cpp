@@ -301,6 +301,10 @@ void merge_shards(const Options& options, const Json& configuration, const Multi
 }
 
 void merge(const Options& options) {
+  if (options.has("vocab")) {
+    options.refuse({"without-vocabulary"}, "", "--{} does not go with --vocab",
+                   "leave one of the two out");
+  }
   check_pack_target(options.text("output"), options.flag("force"));
   const std::vector<std::string> names = input_names(options);
   if (names.empty()) {
