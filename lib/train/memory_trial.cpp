@@ -24,7 +24,7 @@ std::int64_t TrainingMemory::total() const {
 }
 
 // Returns the result of work(count), or nothing if the work needs more than `limit` bytes.
-static std::optional<TrainingMemory> within(
+static std::optional<TrainingMemory> measured_within(
     std::int64_t limit, const std::function<TrainingMemory(machine::MemoryCount&)>& work) {
   machine::MemoryCount count(limit);
   try {
@@ -91,7 +91,7 @@ std::optional<TrainingMemory> MemoryTrial::run_pass(const std::vector<Slice>& sl
     options.document_offsets.assign(static_cast<std::size_t>(rows), 0);
   }
 
-  return within(limit_, [&](machine::MemoryCount& count) {
+  return measured_within(limit_, [&](machine::MemoryCount& count) {
     TrainingMemory result;
     const nn::ModelPrecision precision(*model_, config_.precision);
     result.weights = 3 * weights_ + count.bytes();
@@ -149,7 +149,7 @@ std::optional<TrainingMemory> MemoryTrial::with_validation(TrainingMemory memory
       "", tried * segment + 1,
       [](std::int64_t, std::int64_t count, std::int64_t* out) { std::fill_n(out, count, 0); },
       [&starts]() -> const std::vector<std::int64_t>& { return starts; }};
-  return within(limit_, [&](machine::MemoryCount& count) {
+  return measured_within(limit_, [&](machine::MemoryCount& count) {
     const nn::ModelPrecision precision(*model_, config_.precision);
     const std::int64_t before = count.bytes();
     eval::evaluate(*model_, zeros, options);

@@ -7,13 +7,13 @@
 
 namespace ql::test {
 
-// Tensors use this many threads while it lives.
-class SoManyThreads {
+// While it lives, tensors use this number of threads.
+class WithThreads {
  public:
-  explicit SoManyThreads(int threads) { machine::set_threads(threads); }
-  ~SoManyThreads() { machine::set_threads(before_); }
-  SoManyThreads(const SoManyThreads&) = delete;
-  SoManyThreads& operator=(const SoManyThreads&) = delete;
+  explicit WithThreads(int threads) { machine::set_threads(threads); }
+  ~WithThreads() { machine::set_threads(before_); }
+  WithThreads(const WithThreads&) = delete;
+  WithThreads& operator=(const WithThreads&) = delete;
 
  private:
   int before_ = at::get_num_threads();

@@ -78,7 +78,7 @@ TEST_CASE("ItemScorer: items have the same bits for any number of threads") {
     const nn::Model model = test::random_model(network, 4, at::kFloat);
     const nn::ModelAtLengths at_lengths(model, network.lengths);
     const auto by_threads = [&](int threads) {
-      const test::SoManyThreads so_many(threads);
+      const test::WithThreads with_threads(threads);
       std::vector<double> scores;
       ItemScorer scorer(at_lengths, 1, {}, [&](const Item& item) {
         for (const Choice& choice : item.choices) {

@@ -82,7 +82,7 @@ void score_units_of(const nn::Model& model, const Ids& ids, std::optional<shard:
 
 TEST_CASE("StreamScorer: computing in pieces gives the losses of a single stream" *
           doctest::test_suite("numeric")) {
-  const test::SoManyThreads three(3);
+  const test::WithThreads three(3);
   for (const char* name : kInPieces) {
     CAPTURE(name);
     const nn::Model model = test::random_model(networks().at(name), 3);
@@ -109,7 +109,7 @@ TEST_CASE("evaluate: an evaluation has the same bits for any number of threads" 
     const nn::Model model = test::random_model(wide, 4, at::kFloat);
     const Ids ids = random_ids(kStreamLength, wide.vocab_size);
     const auto by_threads = [&](int threads) {
-      const test::SoManyThreads so_many(threads);
+      const test::WithThreads with_threads(threads);
       return read(model, ids, 2);
     };
     const Read by_one = by_threads(1), by_two = by_threads(2), by_three = by_threads(3);

@@ -193,7 +193,7 @@ TEST_CASE("cross_entropy: rounds its operands" * doctest::test_suite("numeric"))
   const kernels::RoundedWeights copies_of_weight(inputs[1]);
   std::vector<at::Tensor> found;
   {
-    const SoManyThreads three(3);  // they divide the rows
+    const WithThreads three(3);  // they divide the rows
     const kernels::SoftmaxWeights weights{{ids}, {inputs[1]}, {inputs[2]}, {at::Tensor()}, {}, {}};
     const at::Tensor losses = kernels::cross_entropy(inputs[0], weights, targets);
     found = torch::autograd::grad({losses.sum()}, inputs);
@@ -274,7 +274,7 @@ TEST_CASE("RoundedWeights: products read the copy of a tensor and of its parts")
     const at::Tensor result = weight * 2;
     CHECK(weight_factor(result).is_same(result));
     // Threads that compute pieces get it too.
-    const SoManyThreads two(2);
+    const WithThreads two(2);
     std::vector<at::Tensor> found(8);
     machine::for_pieces(8, 1, [&](std::int64_t piece, std::int64_t) {
       found[static_cast<std::size_t>(piece)] = weight_factor(weight);

@@ -166,20 +166,20 @@ TEST_CASE("product: rounded operands give the same bits for any number of thread
   at::manual_seed(3);
   const at::Tensor a = at::randn({700, 90}), b = at::randn({90, 130});
   const auto by_threads = [&](int threads) {
-    const SoManyThreads so_many(threads);
+    const WithThreads with_threads(threads);
     return product(in_bfloat16(a), in_bfloat16(b));
   };
   const at::Tensor by_one = by_threads(1);
   CHECK(at::equal(by_threads(2), by_one));
   CHECK(at::equal(by_threads(3), by_one));
   const auto rounded_by_threads = [&](int threads) {
-    const SoManyThreads so_many(threads);
+    const WithThreads with_threads(threads);
     return rounded_product(a, in_bfloat16(b));
   };
   const at::Tensor rounded_by_one = rounded_by_threads(1);
   CHECK(at::equal(rounded_by_threads(2), rounded_by_one));
   CHECK(at::equal(rounded_by_threads(3), rounded_by_one));
-  const SoManyThreads three(3);
+  const WithThreads three(3);
   std::vector<at::Tensor> parts(3);
   machine::for_pieces(700, 256, [&](std::int64_t first, std::int64_t count) {
     parts[static_cast<std::size_t>(first / 256)] =
@@ -201,7 +201,7 @@ TEST_CASE("rounded_product: rows are independent of each other where products mu
 // Every processor has oneDNN's products of float32, which are called in the same way.
 TEST_CASE("multiply_by_onednn: multiplies matrices of any layout") {
   at::manual_seed(4);
-  const SoManyThreads two(2);
+  const WithThreads two(2);
   const bool native = machine::bfloat16_products() == machine::Bfloat16Products::kNative;
   const auto is_right = [](const at::Tensor& a, const at::Tensor& b, bool add, bool with_bias) {
     at::Tensor wide = at::ones({a.size(0), b.size(1) + 5});
@@ -251,7 +251,7 @@ TEST_CASE("sum_over_first: is the sum, with the same bits for any number of thre
            {1, 3}, {400, 300}, {16, 2, 1000, 3}, {128, 320}, {0, 4}}) {
     const at::Tensor tensor = at::randn(shape, at::kDouble), few_digits = tensor.to(at::kFloat);
     const auto by_threads = [&](int threads) {
-      const SoManyThreads so_many(threads);
+      const WithThreads with_threads(threads);
       return kernels::sum_over_first(few_digits);
     };
     CHECK(at::equal(by_threads(3), by_threads(1)));

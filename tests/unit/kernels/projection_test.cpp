@@ -73,7 +73,7 @@ TEST_CASE("project: a product without gradients is ATen's, with the same bits fo
                                at::linear(states, weight, bias)) < 1e-12);
       const at::Tensor few_digits = states.to(at::kFloat), of_weight = weight.to(at::kFloat);
       const auto by_threads = [&](int threads) {
-        const SoManyThreads so_many(threads);
+        const WithThreads with_threads(threads);
         return kernels::project(few_digits, of_weight);
       };
       CHECK(at::equal(by_threads(3), by_threads(1)));
@@ -95,7 +95,7 @@ TEST_CASE("project: a product and its gradients have the same bits for any threa
       const at::Tensor bias = at::randn({300}).requires_grad_();
       const at::Tensor by_output = at::randn({2, rows, 300});
       const auto by_threads = [&](int threads) {
-        const SoManyThreads so_many(threads);
+        const WithThreads with_threads(threads);
         const at::Tensor output = kernels::project(states, weight, bias);
         std::vector<at::Tensor> found =
             torch::autograd::grad({output}, {states, weight, bias}, {by_output});

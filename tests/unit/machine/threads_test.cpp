@@ -15,11 +15,11 @@
 #include "unit/torch_doctest.h"
 
 namespace ql::machine {
-using test::SoManyThreads;
+using test::WithThreads;
 
 TEST_CASE("for_pieces: pieces have every row once, for any number of threads") {
   for (const int threads : {1, 2, 5}) {
-    const SoManyThreads so_many(threads);
+    const WithThreads with_threads(threads);
     for (const std::int64_t rows : {0, 1, 7, 8, 9}) {
       for (const std::int64_t size : {1, 4, 100}) {
         std::vector<int> seen(static_cast<std::size_t>(rows), 0);
@@ -68,7 +68,7 @@ TEST_CASE("microseconds_of: grows with products and with bytes") {
 }
 
 TEST_CASE("for_parts: small work stays in its thread, and nothing inside is divided") {
-  const SoManyThreads four(4);
+  const WithThreads four(4);
   const std::thread::id own = std::this_thread::get_id();
   const auto check = [&](std::int64_t begin, std::int64_t count) {
     CHECK(std::this_thread::get_id() == own);
@@ -101,7 +101,7 @@ TEST_CASE("for_parts: parts have everything once, one for each thread that pays"
     return parts;
   };
   for (const int threads : {1, 2, 5}) {
-    const SoManyThreads so_many(threads);
+    const WithThreads with_threads(threads);
     CHECK(divide(0, kLongWork) == 0);
     CHECK(divide(1, kLongWork) == 1);
     CHECK(divide(7, kLongWork) <= threads);
@@ -115,7 +115,7 @@ TEST_CASE("for_parts: parts have everything once, one for each thread that pays"
 }
 
 TEST_CASE("for_pieces: one thread computes a piece, in the caller's mode of gradients") {
-  const SoManyThreads three(3);
+  const WithThreads three(3);
   CHECK_FALSE(in_piece());
   for (const bool with_gradients : {false, true}) {
     const at::AutoGradMode mode(with_gradients);
@@ -143,7 +143,7 @@ TEST_CASE("for_pieces: a product in pieces has the same bits for any number of t
   at::manual_seed(1);
   const at::Tensor states = at::randn({500, 96}), weight = at::randn({96, 70});
   const auto product = [&](int threads) {
-    const SoManyThreads so_many(threads);
+    const WithThreads with_threads(threads);
     at::Tensor result = at::empty({500, 70});
     for_pieces(500, 130, [&](std::int64_t first, std::int64_t count) {
       at::Tensor rows = result.narrow(0, first, count);
@@ -157,7 +157,7 @@ TEST_CASE("for_pieces: a product in pieces has the same bits for any number of t
 }
 
 TEST_CASE("for_pieces: an exception of a piece is rethrown") {
-  const SoManyThreads two(2);
+  const WithThreads two(2);
   CHECK_THROWS_WITH_AS(for_pieces(5, 1,
                                   [](std::int64_t first, std::int64_t) {
                                     if (first == 3) throw std::runtime_error("the fourth");

@@ -143,7 +143,7 @@ TEST_CASE("choose_layer_way: the table of share/doc/design.md") {
   };
   // Returns the ways that the pieces of two threads take.
   const auto in_pieces = [&](LayerKeys keys, bool invariant, bool operations) {
-    const test::SoManyThreads two(2);
+    const test::WithThreads two(2);
     std::vector<LayerWay> ways(4);
     machine::for_pieces(4, 1, [&](std::int64_t piece, std::int64_t) {
       std::optional<kernels::BatchInvariant> apart;

@@ -72,7 +72,7 @@ std::int64_t tensors_of(const TrainingMemory& memory) {
 }  // namespace
 
 TEST_CASE("MemoryTrial: measures what real steps allocate") {
-  const test::SoManyThreads one(1);
+  const test::WithThreads one(1);
   for (const net::Network& network : large_networks()) {
     for (const auto& [slices, passes] : {std::pair(1, 1), {2, 1}, {2, 3}, {4, 2}}) {
       for (const auto precision : {machine::Precision::kFloat32, machine::Precision::kBfloat16}) {
@@ -111,7 +111,7 @@ TEST_CASE("MemoryTrial: a pass may lack targets of some clusters") {
 }
 
 TEST_CASE("MemoryTrial: slices that run in parallel count together") {
-  const test::SoManyThreads one(1);
+  const test::WithThreads one(1);
   const net::Network network = large_networks().front();
   const auto step = [&](int threads, std::int64_t slices) {
     return MemoryTrial(network, divided_config(slices, 1), threads, kNoLimit).step(slices, 1)->step;

@@ -94,7 +94,7 @@ TEST_CASE("train: a resume chooses slices and passes anew if the command line se
 
 TEST_CASE("train: several processes choose slices for the one with the most rows" *
           doctest::test_suite("processes")) {
-  const test::SoManyThreads two(2);
+  const test::WithThreads two(2);
   const Workplace place(test::tiny_xl());
   test::pack(place.scratch / "rows", test::scrambled(1000, 23), 23);
   test::in_group(2, [&](machine::ProcessGroup& group) {

@@ -66,7 +66,7 @@ TEST_CASE("train: bfloat16 has the same bits for any threads, and a resume conti
     whole.task.config.slices = parts.task.config.slices = exact.task.config.slices = 2;
     whole.task.config.precision = parts.task.config.precision = machine::Precision::kBfloat16;
     const auto train = [](test::Workplace& place, int threads, std::int64_t stop) {
-      const test::SoManyThreads so_many(threads);
+      const test::WithThreads with_threads(threads);
       place.task.stop_at = stop;
       const double loss = place.train().best.value().loss;
       place.task.start = Start::kResume;
@@ -89,7 +89,7 @@ TEST_CASE("TrainedNetwork: threads that compute one slice together round the sam
   network.vocab_size = kVocabulary;
   network.init_std = 0.3;  // so that rounding shows in the losses
   const auto loss = [&](machine::Precision precision, int threads) {
-    const test::SoManyThreads so_many(threads);
+    const test::WithThreads with_threads(threads);
     test::Workplace place(network);
     test::pack(place.scratch / "many", test::scrambled(6000, kVocabulary), kVocabulary);
     test::pack(place.scratch / "few", test::scrambled(2500, kVocabulary), kVocabulary);
