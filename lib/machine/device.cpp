@@ -15,6 +15,7 @@
 #include <exception>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "machine/onednn.h"
 #include "machine/process_group.h"
@@ -22,6 +23,9 @@
 
 #ifdef QL_CUDA
 #include <ATen/cuda/CUDAContext.h>
+#endif
+#if QL_VECTOR_X86
+#include <cpuid.h>
 #endif
 
 namespace ql::machine {
@@ -51,6 +55,11 @@ static bool has_instructions() {
 #else
   return false;
 #endif
+}
+
+bool hides_amx(bool intel, unsigned features) {
+  constexpr unsigned kAmxBfloat16 = 1U << 22U, kAvx512Float16 = 1U << 23U;
+  return intel && (features & kAvx512Float16) != 0 && (features & kAmxBfloat16) == 0;
 }
 
 static bool multiplies() {
@@ -226,6 +235,23 @@ at::Device find_device(const std::string& name, const ProcessGroup& group) {
   return device;
 }
 
+bool bfloat16_is_slow() {
+#if QL_VECTOR_X86
+  unsigned a = 0, b = 0, c = 0, features = 0;
+  return bfloat16_products() == Bfloat16Products::kNative &&
+         __get_cpuid_count(7, 0, &a, &b, &c, &features) != 0 &&
+         hides_amx(__builtin_cpu_is("intel") != 0, features);
+#else
+  return false;
+#endif
+}
+
+static Precision fastest_of_cpu() {
+  return bfloat16_products() == Bfloat16Products::kNone || bfloat16_is_slow()
+             ? Precision::kFloat32
+             : Precision::kBfloat16;
+}
+
 std::string products_on_cpu(Precision precision) {
   if (precision == Precision::kFloat32) return "float32";
   return bfloat16_products() == Bfloat16Products::kNative ? "bfloat16 by oneDNN"
@@ -233,12 +259,11 @@ std::string products_on_cpu(Precision precision) {
 }
 
 Precision set_up_precision(const at::Device& device, Precision wanted, ProcessGroup& group) {
-  const auto rounds = [] { return bfloat16_products() != Bfloat16Products::kNone; };
   const Precision precision = wanted != Precision::kAuto ? wanted
-                              : !device.is_cpu()         ? fastest_of_gpu()
-                              : rounds()                 ? Precision::kBfloat16
-                                                         : Precision::kFloat32;
-  if (device.is_cpu() && precision == Precision::kBfloat16 && !rounds()) {
+                              : device.is_cpu()          ? fastest_of_cpu()
+                                                         : fastest_of_gpu();
+  if (device.is_cpu() && precision == Precision::kBfloat16 &&
+      bfloat16_products() == Bfloat16Products::kNone) {
     throw UsageError("--precision",
                      "bfloat16: this machine cannot multiply in bfloat16, which needs AVX512-BF16 "
                      "and a build with oneDNN",
@@ -253,6 +278,13 @@ Precision set_up_precision(const at::Device& device, Precision wanted, ProcessGr
   group.require_same(
       {{"--precision", device.is_cpu() ? products_on_cpu(precision) : to_text(precision)}},
       "give all processes the same --precision, one that all their processors have");
+  if (device.is_cpu() && precision == Precision::kBfloat16 && bfloat16_is_slow() &&
+      group.is_first()) {
+    log_info(
+        "bfloat16 is slower than float32 on this processor, which has no AMX; with {}=emulated the "
+        "difference is smaller",
+        kBfloat16Variable);
+  }
   at::globalContext().setAllowTF32CuBLAS(precision == Precision::kTf32);
   return precision;
 }

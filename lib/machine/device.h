@@ -76,6 +76,14 @@ Bfloat16Products choose_bfloat16_products(const char* wanted);
 // Returns the choice of this process, from the environment variable QL_BFLOAT16.
 Bfloat16Products bfloat16_products();
 
+// Returns true if a processor has the instructions of AMX's generation, but not AMX, which a
+// virtual machine may hide. `features` is EDX of CPUID's leaf 7.
+bool hides_amx(bool intel, unsigned features);
+
+// Returns true if native products of bfloat16 are slower than those of float32. This is so where
+// AMX is hidden: a training in bfloat16 had 0.72 of the rate in float32 (share/doc/benchmarks.md).
+bool bfloat16_is_slow();
+
 // These functions find the device that a network computes on. On the CPU our own kernels
 // (lib/kernels) compute; on every other device ATen's operations compute.
 

@@ -92,12 +92,20 @@ TEST_CASE("Precision: has names") {
   CHECK_THROWS_AS(value_named<Precision>("half", "here"), FormatError);
 }
 
+TEST_CASE("hides_amx: AVX512-FP16 of Intel without AMX") {
+  constexpr unsigned kAmxBfloat16 = 1U << 22, kAvx512Float16 = 1U << 23;
+  CHECK(hides_amx(true, kAvx512Float16));
+  CHECK_FALSE(hides_amx(true, kAvx512Float16 | kAmxBfloat16));
+  CHECK_FALSE(hides_amx(true, 0));  // Cooper Lake
+  CHECK_FALSE(hides_amx(false, kAvx512Float16));
+}
+
 TEST_CASE("set_up_precision: the CPU computes in float32, and in bfloat16 if it can") {
   CHECK((set_up_precision(at::kCPU, Precision::kFloat32, ProcessGroup::single()) ==
          Precision::kFloat32));
   const bool rounds = bfloat16_products() != Bfloat16Products::kNone;
   CHECK((set_up_precision(at::kCPU, Precision::kAuto, ProcessGroup::single()) ==
-         (rounds ? Precision::kBfloat16 : Precision::kFloat32)));
+         (rounds && !bfloat16_is_slow() ? Precision::kBfloat16 : Precision::kFloat32)));
   for (const Precision other : {Precision::kTf32, Precision::kFloat16}) {
     CHECK_THROWS_AS(set_up_precision(at::kCPU, other, ProcessGroup::single()), UsageError);
   }
