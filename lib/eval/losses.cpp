@@ -2,6 +2,7 @@
 
 #include "eval/losses.h"
 
+#include <algorithm>
 #include <cstring>
 #include <tuple>
 
@@ -62,19 +63,44 @@ static at::Tensor losses_in_blocks(const nn::Model& model, const at::Tensor& sta
   return losses;
 }
 
+// Returns the ids of the `top` largest values along the last dimension, the largest first, and the
+// lowest ids of equal values.
+static at::Tensor likeliest_ids(const at::Tensor& logs, std::int64_t top) {
+  if (top == 1) return logs.argmax(-1, true);      // the first of equal values
+  const auto [values, ids] = at::topk(logs, top);  // any of equal values
+  const at::Tensor candidates = logs.ge(values.narrow(-1, top - 1, 1)).sum(-1);
+  if (!candidates.gt(top).any().item<bool>()) return ids;
+  return std::get<1>(at::sort(logs, /*stable=*/true, -1, /*descending=*/true)).narrow(-1, 0, top);
+}
+
+// Orders neighbours of equal probability by their ids. The tokens are sorted by probability.
+static void order_equal_values(LikelyToken* begin, LikelyToken* end) {
+  for (LikelyToken *first = begin, *next = begin; first != end; first = next) {
+    next = std::find_if(first + 1, end, [&](const LikelyToken& token) {
+      return token.log_probability != first->log_probability;
+    });
+    std::sort(first, next, [](const LikelyToken& a, const LikelyToken& b) { return a.id < b.id; });
+  }
+}
+
 std::vector<LikelyToken> likeliest_in_blocks(const nn::Model& model, const at::Tensor& states,
                                              std::int64_t top) {
   std::vector<LikelyToken> likeliest(static_cast<std::size_t>(states.size(0) * top));
   if (top == 0) return likeliest;
   for_blocks(
       model, states, rows_of_likely_piece(model), [&](std::int64_t first, std::int64_t count) {
-        const auto best =
-            at::topk(model.log_probabilities(states.narrow(0, first, count).unsqueeze(0)), top);
-        const at::Tensor values = std::get<0>(best).to(at::kCPU, at::kDouble).contiguous();
-        const at::Tensor ids = std::get<1>(best).to(at::kCPU).contiguous();
+        const at::Tensor logs =
+            model.log_probabilities(states.narrow(0, first, count).unsqueeze(0));
+        at::Tensor ids = likeliest_ids(logs, top);
+        const at::Tensor values = logs.gather(-1, ids).to(at::kCPU, at::kDouble).contiguous();
+        ids = ids.to(at::kCPU).contiguous();
         for (std::int64_t i = 0; i < count * top; ++i) {
           likeliest[static_cast<std::size_t>(first * top + i)] = {ids.data_ptr<std::int64_t>()[i],
                                                                   values.data_ptr<double>()[i]};
+        }
+        for (std::int64_t row = first; row < first + count; ++row) {
+          LikelyToken* const of_row = likeliest.data() + row * top;
+          order_equal_values(of_row, of_row + top);
         }
       });
   return likeliest;

@@ -13,8 +13,9 @@
 
 namespace ql::eval {
 
-// Returns the `top` likeliest tokens for states [rows, d_model], row by row, the likeliest first.
-// The log probabilities exist only for a block of rows at a time.
+// Returns the `top` likeliest tokens for states [rows, d_model], row by row, the likeliest first,
+// and of equally likely ones the one with the lower id. The log probabilities exist only for a
+// block of rows at a time.
 std::vector<LikelyToken> likeliest_in_blocks(const nn::Model& model, const at::Tensor& states,
                                              std::int64_t top);
 

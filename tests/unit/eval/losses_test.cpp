@@ -99,5 +99,21 @@ TEST_CASE(
   CHECK(result.targets == 1000);
 }
 
+TEST_CASE("likeliest_in_blocks: of equally likely tokens the one with the lower id comes first") {
+  net::Network network = test::small_network(net::Architecture::kVanilla, {1}, 0, {4, 0, 0});
+  network.vocab_size = 50;
+  const nn::Model model = test::random_model(network, 4, at::kFloat);
+  const at::NoGradGuard no_gradient;
+  for (const nn::NamedTensor& parameter : model.parameters()) parameter.tensor.zero_();
+  const at::Tensor states = at::ones({3, network.d_model}, at::kFloat);
+  for (const LikelyToken& token : likeliest_in_blocks(model, states, 1)) CHECK(token.id == 0);
+  for (const std::int64_t top : {2, 5, 50}) {
+    std::int64_t next = 0;
+    for (const LikelyToken& token : likeliest_in_blocks(model, states, top)) {
+      CHECK(token.id == next++ % top);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ql::eval
