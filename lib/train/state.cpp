@@ -34,7 +34,7 @@ static std::string figures(const Divergence& found) {
   return text + ")";
 }
 
-static std::string advice(const DivergedRun& run) {
+static std::string advice(const Divergence& found, const DivergedRun& run) {
   std::string text = "start again with";
   if (!run.checkpoint.empty()) {
     text = fmt::format("go on with --resume, from {} of step {}, and", run.checkpoint,
@@ -44,11 +44,20 @@ static std::string advice(const DivergedRun& run) {
   text += fmt::format(" a lower learning_rate, more warmup_steps{} ", stopped ? "," : ", or");
   text += run.clip > 0 ? fmt::format("a clip below {}", run.clip) : "a clip such as 0.25";
   if (stopped) text += ", or, on the CPU, --set divergence=rollback";
+  if (found.jumped() && run.loss_jump > 0) {
+    text += fmt::format("; if the losses of this text differ that much, set loss_jump above {}",
+                        run.loss_jump);
+  }
   if (!run.older.empty()) {
     text += fmt::format("; if a resume diverges at once, rename {}: --resume then takes {}",
                         run.doubtful, run.older);
   }
   return text;
+}
+
+bool Divergence::jumped() const {
+  return tensor.empty() && !validation && std::isfinite(loss) && loss > largest_loss &&
+         (!gradient_norm || std::isfinite(*gradient_norm));
 }
 
 std::string Divergence::reason() const {
@@ -58,11 +67,12 @@ std::string Divergence::reason() const {
   if (gradient_norm && !std::isfinite(*gradient_norm)) {
     return "the gradient's norm is " + not_finite(*gradient_norm);
   }
-  return loss > largest_loss ? fmt::format("the loss has jumped above {:.4g}", largest_loss) : "";
+  return jumped() ? fmt::format("the loss has jumped above {:.4g}", largest_loss) : "";
 }
 
 Diverged::Diverged(Divergence found, const DivergedRun& run)
-    : Error(fmt::format("step {}", found.step + 1), found.reason() + figures(found), advice(run)),
+    : Error(fmt::format("step {}", found.step + 1), found.reason() + figures(found),
+            advice(found, run)),
       found_(std::move(found)) {}
 
 void RunningLoss::add(double sum, std::int64_t count) {

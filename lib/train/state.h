@@ -44,6 +44,8 @@ struct Divergence {
   // Returns true if the step was found before it changed the weights, and false if they are those
   // after the step.
   bool in_step() const { return tensor.empty() && !validation; }
+  // Returns true if the loss is finite, but too large, and nothing else is wrong.
+  bool jumped() const;
   // Returns, for example, "the loss is not a number"; empty if nothing is wrong.
   std::string reason() const;
 };
@@ -57,6 +59,7 @@ struct DivergedRun {
   // If the weights of `checkpoint` gave the loss, every resume may diverge. Then `doubtful` lists
   // all checkpoints with these weights, and `older` is the newest of the others, if any.
   std::string doubtful = {}, older = {};
+  double loss_jump = 0;  // the run's setting
 };
 
 // When this is thrown, the weights are those before the step if Divergence::in_step() is true.

@@ -64,6 +64,7 @@ static void find_checkpoints(DivergedRun& run, const std::filesystem::path& fold
 
 DivergedRun TrainingRun::diverged_run(const Divergence& found) const {
   DivergedRun run{task_.config.divergence, task_.config.clip};
+  run.loss_jump = task_.config.loss_jump;
   if (task_.is_first()) find_checkpoints(run, folder_.path(), found);
   // Other hosts may not see RUN.
   for (std::string* text : {&run.checkpoint, &run.doubtful, &run.older}) {

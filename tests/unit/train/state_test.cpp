@@ -51,6 +51,12 @@ TEST_CASE("Diverged: the advice fits the run") {
   };
   const std::string same = " a lower learning_rate, more warmup_steps";
   const std::string rollback = ", or, on the CPU, --set divergence=rollback";
+  DivergedRun jumped;
+  jumped.loss_jump = 10;
+  CHECK(advice(jumped).find("loss_jump") == std::string::npos);
+  CHECK(std::string(Diverged({6, 16.53, {}, 13.2}, jumped).what())
+            .find("; if the losses of this text differ that much, set loss_jump above 10") !=
+        std::string::npos);
   CHECK(advice({}) == "start again with" + same + ", a clip such as 0.25" + rollback);
   CHECK(advice({OnDivergence::kRollback}) ==
         "start again with" + same + ", or a clip such as 0.25");
