@@ -132,6 +132,10 @@ static std::string unconverted_weights(const std::filesystem::path& folder) {
 // a checkpoint, or what published weights lack.
 static std::filesystem::path model_file_of(const std::filesystem::path& path) {
   std::error_code unknown;  // read_json has a better error for an unreachable path
+  if (path.extension() == ".safetensors" && std::filesystem::is_regular_file(path, unknown)) {
+    throw Error(path.string(), "is a file of weights, not a checkpoint",
+                "give its folder: " + folder_of(path).string());
+  }
   if (!std::filesystem::is_directory(path, unknown)) return path;
   for (const char* name : {"model.json", "config.json"}) {
     std::filesystem::path file = path / name;

@@ -5,6 +5,7 @@
 
 #include <mutex>
 
+#include "base/process.h"
 #include "machine/threads.h"
 #include "nn/compression.h"
 #include "nn/dropout.h"
@@ -172,6 +173,7 @@ static at::Tensor memory_after(const at::Tensor& carry, const at::Tensor& enteri
 // the first phase. Otherwise the keys and values of memories are projected from `states`.
 at::Tensor LayerwiseStep::layer(const LayerContext& context, const net::Stage& input,
                                 const at::Tensor& states, const at::Tensor& finer) {
+  check_for_stop();  // a layer may take minutes
   const net::Geometry& geometry = step_.geometry();
   if (geometry.keeps_most_used()) return layer_row_by_row(input, states);
   StageMemory& memory = memory_of(input);
