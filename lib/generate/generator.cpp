@@ -330,8 +330,9 @@ void Generator::generate(const Sink& sink, const Pause& pause) {
   const at::Tensor state = read_rest(decoding);
   const Prompt prompt{prompt_, decoding, state, waiting_, recent_, waiting_.back()};
   const std::int64_t available = available_bytes();  // 0: not known
-  // A sample has its logits, log probabilities and counts of recent tokens, of 4 bytes each.
-  const std::int64_t own = 3 * 4 * model_.model().network().vocab_size;
+  // A sample has a logit, a log probability and a count for each token, of 4 bytes each.
+  constexpr std::int64_t kBytesOfToken = 12;
+  const std::int64_t own = kBytesOfToken * model_.model().network().vocab_size;
   const std::int64_t room =
       available > 0 ? available / kShareOfAvailable / (decoding.bytes_per_stream() + own)
                     : kSideBySide;
