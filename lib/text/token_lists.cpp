@@ -379,9 +379,9 @@ std::optional<TokenList> read_token_list(std::string_view text, std::optional<To
   if (is_sentencepiece_list(lines)) return read_sentencepiece_list(lines, where);
   TokenList list;
   const bool numbers_last = all(lines, id_last_entry);
-  const auto has_tab = [](std::string_view line) {
-    return line.find('\t') != std::string_view::npos;
-  };
+  // A token before a tab may have blanks.
+  const bool columns =
+      all(lines, [](std::string_view line) { return line.find('\t') != std::string_view::npos; });
   // In some lists of words and counts most words are numbers.
   const auto numbered = [](std::string_view line) {
     return id_first_entry(line) && !id_last_entry(line) &&
@@ -397,12 +397,13 @@ std::optional<TokenList> read_token_list(std::string_view text, std::optional<To
                       "awk 'NF > 1 {print $2, $1}' FILE > OTHER");
   } else if (numbers_last && numbers_lines(lines, id_last_entry)) {
     list = read_entries(lines, "a list of tokens and ids", id_last_entry, where);
-  } else if (!counted && numbers_last && (type != TokenType::kPiece || all(lines, has_tab)) &&
+  } else if (!counted && numbers_last && (type != TokenType::kPiece || columns) &&
              may_be_ids(lines)) {
     throw FormatError(
         where, "the numbers after the tokens may be ids that have gaps or another order, or counts",
-        "write ids as a JSON object of tokens and ids, and remove counts: awk '{print $1}' FILE > "
-        "OTHER");
+        fmt::format(
+            "write ids as a JSON object of tokens and ids, and remove counts: {} FILE > OTHER",
+            columns ? "cut -f 1" : "awk '{print $1}'"));
   } else {
     return std::nullopt;
   }

@@ -27,6 +27,11 @@ using test::in_child;
 using test::ScratchFolder;
 using test::spill;
 
+TEST_CASE("Descriptor: standard input that cannot be replaced is an error") {
+  CHECK_THROWS_WITH_AS(Descriptor().become_standard_input("--items"),
+                       "--items: cannot replace standard input: bad file descriptor", SystemError);
+}
+
 TEST_CASE("read_file: complete files") {
   const ScratchFolder scratch;
   for (const std::size_t size : {0, 1, 1048575, 1048576, 1048577, 3000000}) {
