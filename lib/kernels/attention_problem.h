@@ -9,13 +9,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <stdexcept>
 #include <type_traits>
 #include <vector>
 
 #include "kernels/attention.h"
 #include "kernels/attention_tile.h"
+#include "kernels/buffer.h"
 #include "kernels/dropout_kernel.h"
 #include "kernels/product.h"
 #include "kernels/small_product.h"
@@ -91,25 +91,6 @@ inline constexpr std::int64_t kPartQueries = 512;
 
 // Stands for an unbounded end of a Band.
 inline constexpr std::int64_t kFar = std::int64_t{1} << 40;
-
-// Holds zeros that begin at a multiple of 64 bytes, as a row of a panel should, so that a vector is
-// in one line of the cache. `front` elements are before the beginning.
-template <typename Element>
-class Buffer {
- public:
-  Buffer() = default;
-  explicit Buffer(std::int64_t size, std::int64_t front = 0)
-      : elements_(std::make_unique<Element[]>(static_cast<std::size_t>(size + front) + kLine)) {
-    const auto address = reinterpret_cast<std::uintptr_t>(elements_.get() + front);
-    begin_ = elements_.get() + front + (64 - address % 64) % 64 / sizeof(Element);
-  }
-  Element* begin() const { return begin_; }
-
- private:
-  static constexpr std::size_t kLine = 64 / sizeof(Element);
-  std::unique_ptr<Element[]> elements_;
-  Element* begin_ = nullptr;
-};
 
 // Points to the keys and values of `length` states of the window, one of `data` and `rounded`;
 // streams are `stride` elements apart.

@@ -6,12 +6,15 @@
 #include <c10/core/alignment.h>
 #include <fmt/format.h>
 #include <malloc.h>
+#include <sys/sysinfo.h>
 #include <torch/version.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <new>
 #include <stdexcept>
+
+#include "base/resources.h"
 
 namespace ql::machine {
 
@@ -37,6 +40,16 @@ struct Count {
   }
 } count;
 
+// The C library takes larger blocks from the system and returns them when they are freed. It allows
+// no larger threshold.
+constexpr std::int64_t kKeptBytes = 32 << 20;
+
+[[noreturn]] void refuse(std::int64_t bytes) {
+  count.exceeded = true;
+  throw std::runtime_error(
+      fmt::format("can't allocate memory: you tried to allocate {} bytes", bytes));
+}
+
 // Precedes the memory of a tensor.
 struct Header {
   void* block;          // the memory of the C library
@@ -56,13 +69,13 @@ c10::DataPtr allocate_tensor(std::size_t bytes) {
     return c10::DataPtr(memory, memory, &release, c10::DeviceType::CPU);
   };
   if (bytes == 0) return pointer(nullptr);
+  require_memory(static_cast<std::int64_t>(bytes));
   Header header{nullptr, count.number, static_cast<std::int64_t>(bytes) * count.copies};
   if (header.number != 0) count.add(header.bytes);
   header.block = std::malloc(sizeof(Header) + c10::gAlignment + bytes);
   if (header.block == nullptr) {
     if (header.number != 0) count.add(-header.bytes);
-    throw std::runtime_error(
-        fmt::format("can't allocate memory: you tried to allocate {} bytes", bytes));
+    refuse(static_cast<std::int64_t>(bytes));
   }
   auto* const first = static_cast<char*>(header.block) + sizeof(Header);
   const std::size_t beyond = reinterpret_cast<std::uintptr_t>(first) % c10::gAlignment;
@@ -95,13 +108,22 @@ void use_tensor_allocator() {
 
 }  // namespace
 
+void require_memory(std::int64_t bytes) {
+  if (bytes <= kKeptBytes) return;
+  const std::int64_t available = available_bytes();  // 0: not known
+  struct sysinfo system {};
+  if (available == 0 || ::sysinfo(&system) != 0) return;
+  const auto swap = static_cast<std::int64_t>(system.freeswap) * system.mem_unit;
+  // Smaller blocks are not looked at; some room is left for them.
+  constexpr std::int64_t kRoom = 2 * kKeptBytes;
+  if (bytes + kRoom - available > swap) refuse(bytes);
+}
+
 void keep_freed_memory() {
   use_tensor_allocator();
 #if defined(__GLIBC__)
-  // glibc allows no larger threshold.
-  constexpr int kLargestThreshold = 32 << 20;
-  ::mallopt(M_MMAP_THRESHOLD, kLargestThreshold);
-  ::mallopt(M_TRIM_THRESHOLD, 16 * kLargestThreshold);
+  ::mallopt(M_MMAP_THRESHOLD, kKeptBytes);
+  ::mallopt(M_TRIM_THRESHOLD, 16 * kKeptBytes);
   // Without this limit each thread that computes a piece would get its own arena, and such arenas
   // continually return pages to the system.
   ::mallopt(M_ARENA_MAX, 1);

@@ -10,6 +10,10 @@ namespace ql::machine {
 // by an allocator of our own, which leaves fewer gaps. Call this function before the first tensor
 // operation.
 void keep_freed_memory();
+// Throws the error of a failed allocation if the system lacks so many bytes: it would grant them,
+// and kill the process that uses them. Returns at once for up to 32 MiB. Every tensor is held to
+// it; call this function for other memory that grows with a segment or window.
+void require_memory(std::int64_t bytes);
 // Returns the memory that is free now to the system.
 void return_freed_memory();
 
@@ -31,7 +35,7 @@ class MemoryCount {
 
   std::int64_t bytes() const;  // the count now
   std::int64_t peak() const;   // the largest count so far
-  bool exceeded() const;       // the limit has stopped an allocation
+  bool exceeded() const;       // an allocation was refused, for the limit or by the system
 };
 
 }  // namespace ql::machine

@@ -3,6 +3,7 @@
 
 #include "nn/decode.h"
 
+#include "base/process.h"
 #include "nn/compression.h"
 #include "nn/encoding.h"
 #include "nn/step.h"
@@ -138,6 +139,7 @@ at::Tensor DecodeStep::layer(const LayerContext& context, const net::Stage& inpu
                              const at::Tensor& states, const at::Tensor& finer) {
   const std::int64_t count = states.size(1);
   if (count == 0) return states;
+  check_for_stop();  // a layer takes minutes for a prompt that fills a long segment
   DecodeStage& decoding = decoding_of(input);
   const auto keys_values = [&](const at::Tensor& of) {
     return project_keys_values(context, attention_states(context, of));
