@@ -136,6 +136,10 @@ Settings read_settings(const Options& options) {
   settings.training = train::training_from_json({settings.preset.training, where}, conflicts);
   train::find_conflicts(settings.training, settings.preset.network, conflicts);
   conflicts.raise("--set");
+  for (const std::string& key : settings.named) {
+    const std::string why = train::why_unread(key, settings.training, settings.preset.network);
+    if (!why.empty()) log_warning("--set {} changes nothing: {}", key, why);
+  }
   return settings;
 }
 

@@ -3,6 +3,8 @@
 
 #include "train/config.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "net/geometry.h"
@@ -37,6 +39,29 @@ void find_conflicts(const TrainingConfig& config, const net::Network& network,
   if (!(lengths == network.lengths)) {
     net::find_conflicts(network, lengths, "lengths of validation", conflicts);
   }
+}
+
+std::string why_unread(const std::string& key, const TrainingConfig& config,
+                       const net::Network& network) {
+  const bool compresses =
+      network.scales.size() > 1 || network.architecture == net::Architecture::kCompressive;
+  if ((key == "rate" || key == "pool") && !compresses) {
+    return "the network has one scale, so nothing is compressed";
+  }
+  if (key == "recons_loss_weight" && !network.learns_compression()) {
+    return "the network has no compression that learns";
+  }
+  if (key == "untie_r" && !net::row_of(network.encoding).has(net::EncodingRow::kBiases)) {
+    return fmt::format("encoding {} has no biases", to_text(network.encoding));
+  }
+  if (key == "proj_same_dim" && network.div_val == 1) {
+    return "div_val is 1, so all embeddings have one width";
+  }
+  if (key == "decay_fraction" && config.schedule != Schedule::kConstant) {
+    return fmt::format("schedule is {}", to_text(config.schedule));
+  }
+  if (key == "weight_decay_on" && config.adam.weight_decay == 0) return "weight_decay is 0";
+  return "";
 }
 
 Json training_to_json(const TrainingConfig& config) {

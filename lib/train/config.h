@@ -157,6 +157,10 @@ TrainingConfig training_from_json(const JsonObject& json, Conflicts& conflicts);
 // network.
 void find_conflicts(const TrainingConfig& config, const net::Network& network,
                     Conflicts& conflicts);
+// Returns why a training of this network reads no value of a key of "network" or "training", such
+// as "the network has one scale, so nothing is compressed". Returns "" if it reads the key.
+std::string why_unread(const std::string& key, const TrainingConfig& config,
+                       const net::Network& network);
 Json training_to_json(const TrainingConfig& config);
 
 // The learning rate is learning_rate times a linear warm-up times the schedule's factor, which
