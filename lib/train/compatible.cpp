@@ -1,17 +1,25 @@
-// Checks that vocabularies, settings and data fit together, and chooses the cutoffs of the adaptive
-// softmax.
+// Checks that task, vocabularies, settings and data fit together, and chooses the cutoffs of the
+// adaptive softmax.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/provenance.h"
+#include "base/strings.h"
 #include "eval/data_set.h"
+#include "eval/evaluate.h"
 #include "eval/unigram.h"
+#include "machine/device.h"
 #include "net/cost.h"
+#include "net/geometry.h"
+#include "shard/same_vocabulary.h"
+#include "train/checkpoint.h"
 #include "train/trainer.h"
 
 namespace ql::train {
@@ -124,6 +132,120 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
                     : "use the same preset, options and data, or start a new training with another "
                       "-o, from this checkpoint's weights (--init) if shapes and vocabulary fit");
   }
+}
+
+DataIdentity identity_of(const shard::MultiReader& data) {
+  std::vector<std::string> names;
+  for (const shard::TokenReader& folder : data.folders()) {
+    names.push_back(folder.name());
+    if (find_invalid_utf8(names.back()) < names.back().size()) {
+      throw Error(escaped(names.back()),
+                  "the folder's name is not UTF-8, so a checkpoint cannot record it",
+                  "rename the folder");
+    }
+  }
+  DataIdentity identity{names.front(), {}, data.hash(), data.tokens()};
+  if (names.size() > 1) identity.more.emplace(names.begin() + 1, names.end());
+  return identity;
+}
+
+static void warn_of_unknown_tokens(const shard::MultiReader& data,
+                                   const shard::MultiReader& validation) {
+  if (!data.counts() || !validation.counts()) return;
+  const std::int64_t unknown = data.counts()->unknown;
+  const std::int64_t in_validation = validation.counts()->unknown;
+  if (in_validation == 0) return;
+  if (unknown > 0) {
+    const double usual = static_cast<double>(unknown) / static_cast<double>(data.tokens());
+    if (!eval::has_many_unknown(in_validation, validation.tokens(), usual)) return;
+    log_warning(
+        "<unk> is {} of the {} tokens of {}, several times its share in {}; prepare both texts in "
+        "the same way",
+        with_thousands(in_validation), with_thousands(validation.tokens()), validation.name(),
+        data.name());
+    return;
+  }
+  log_warning(
+      "<unk> is {} of the {} tokens of {}, but does not occur in {}, so the network never learns "
+      "<unk>; make a vocabulary of words or characters with qltok vocab --min-count 2 or more",
+      with_thousands(in_validation), with_thousands(validation.tokens()), validation.name(),
+      data.name());
+}
+
+static std::string describe(const DataIdentity& data, const shard::MultiReader& reader) {
+  return fmt::format("{} tokens with hash {} (vocabulary: {})", with_thousands(data.tokens),
+                     data.hash, shard::describe(reader.vocabulary()));
+}
+
+// Throws Error if the processes of the group differ in anything that the training run depends on.
+static void require_same_job(const TrainingTask& task, const shard::MultiReader& data,
+                             const shard::MultiReader& validation) {
+  std::vector<machine::Fact> facts = {{"the version", version()},
+                                      {"--data", describe(identity_of(data), data)},
+                                      {"--valid", describe(identity_of(validation), validation)}};
+  // The processes compare their facts by position, so keys without a value are facts, too.
+  const auto add = [&facts](const std::vector<std::string>& keys, const Json& settings) {
+    for (const std::string& key : keys) {
+      facts.push_back({key, settings.contains(key) ? settings[key].dump() : "no value"});
+    }
+  };
+  add(key_names<net::Network>(), net::network_to_json(task.network));
+  add(training_keys(), training_to_json(task.config));
+  static const std::array<const char*, 3> kStarts{"a new training", "--resume", "--force"};
+  facts.push_back({"the start", kStarts.at(static_cast<std::size_t>(task.start))});
+  facts.push_back({"--init", task.init.empty() ? "none" : "a checkpoint"});
+  facts.push_back({"--stop-at", std::to_string(task.stop_at)});
+  facts.push_back({"--device", task.compute.device.is_cpu() ? "cpu" : "cuda"});
+  if (task.compute.device.is_cpu()) {
+    facts.push_back({machine::kVectorVersionVariable, to_text(machine::vector_version())});
+  }
+  task.group->require_same(facts);
+}
+
+// Throws UsageError if --force would remove the checkpoint of --init, before there is a new one.
+static void require_init_stays(const TrainingTask& task) {
+  if (task.start != Start::kForce || task.init.empty()) return;
+  const std::filesystem::path init = net::checkpoint_folder(task.init);
+  for (const std::filesystem::path& checkpoint : newest_checkpoints(task.run)) {
+    std::error_code ignored;
+    // --force removes only the link itself, not the folder to which it leads.
+    if (fs::is_symlink(fs::symlink_status(checkpoint, ignored))) continue;
+    if (!fs::equivalent(checkpoint, init, ignored)) continue;
+    throw UsageError(
+        "--init",
+        fmt::format("{} would be removed by --force before a new checkpoint is written",
+                    task.init.string()),
+        "choose another -o, or copy the checkpoint to another folder and give that");
+  }
+}
+
+shard::MultiReader& check_task(const TrainingTask& task, shard::MultiReader& data,
+                               shard::MultiReader& validation) {
+  if (!task.group->is_single()) require_same_job(task, data, validation);
+  require_init_stays(task);
+  net::make_geometry(task.network, task.network.lengths);
+  shard::require_same_vocabulary({validation.name(), validation.vocabulary()},
+                                 {data.name(), data.vocabulary()},
+                                 "encode all texts with the vocabulary of the training text");
+  eval::check_length(eval::source_of(validation));
+  warn_of_unknown_tokens(data, validation);
+  if (task.network.reset_memory_at_documents) {
+    // The readers keep the document starts from now on, so reading the starts cannot fail or be
+    // interrupted in the middle of a step or a validation.
+    data.document_starts();
+    validation.document_starts();
+  }
+  if (!task.compute.device.is_cpu() && task.config.divergence != OnDivergence::kStop) {
+    throw ConfigError("training: divergence",
+                      fmt::format("{} needs a step's loss before the next step begins, but steps "
+                                  "on {} do not wait for the loss",
+                                  to_text(task.config.divergence), task.compute.device.str()),
+                      "set divergence to stop, or train on the CPU");
+  }
+  Conflicts conflicts;
+  find_conflicts(task.config, task.network, conflicts);
+  conflicts.raise();
+  return validation;
 }
 
 Settings settings_of(const net::ModelFile& file) {

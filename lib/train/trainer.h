@@ -69,6 +69,14 @@ void require_same_training(const std::string& where, const net::ModelFile& saved
                            const DataIdentity& data, const DataIdentity& validation,
                            const std::vector<std::string>& named);
 
+// Throws Error for a folder whose name a checkpoint cannot record.
+DataIdentity identity_of(const shard::MultiReader& data);
+
+// Throws Error unless task, data and validation data fit together, and are the same in all
+// processes of the group. Returns `validation`.
+shard::MultiReader& check_task(const TrainingTask& task, shard::MultiReader& data,
+                               shard::MultiReader& validation);
+
 Settings settings_of(const net::ModelFile& file);
 // Returns the keys that both settings have with different values, each with "before" and "after".
 Json changed_settings(const Settings& saved, const Settings& now);
