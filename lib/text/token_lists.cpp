@@ -1,6 +1,6 @@
 // Recognizes the kinds of token lists by their lines, and implements one reader for each kind.
 
-#include "text/imported_tokens.h"
+#include "text/token_lists.h"
 
 #include <algorithm>
 #include <charconv>

@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "text/sentencepiece_training.h"
 #include "text/token_counter.h"
 #include "text/vocabulary_import.h"
 

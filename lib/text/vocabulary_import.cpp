@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "text/imported_tokens.h"
+#include "text/token_lists.h"
+#include "text/tokenizer_json.h"
 
 namespace ql::text {
 namespace {

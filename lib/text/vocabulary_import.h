@@ -39,7 +39,7 @@ bool begins_json(std::string_view text);
 
 // Makes a vocabulary from a file's content. A SentencePiece model gives type sentencepiece, with
 // which the SentencePiece library encodes lines. A tokenizer.json of the Hugging Face libraries, a
-// tiktoken list and a SentencePiece list give type piece. The other lists of imported_tokens.h give
+// tiktoken list and a SentencePiece list give type piece. The other lists of token_lists.h give
 // type piece or word. Any other file is a plain list with one token per line. For type word the
 // token is the first word of the line, and a number after it is its count; for type piece the token
 // is the complete line, with the escapes of base/strings.h. An id without a token gets a

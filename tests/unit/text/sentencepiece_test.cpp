@@ -12,6 +12,7 @@
 #include "base/strings.h"
 #include "text/decoder.h"
 #include "text/encoder.h"
+#include "text/sentencepiece_training.h"
 #include "text/vocabulary_builder.h"
 #include "unit/text_support.h"
 
