@@ -11,7 +11,7 @@
 #include "base/process.h"
 #include "eval/chunk_size.h"
 #include "eval/losses.h"
-#include "machine/threads.h"
+#include "eval/short_sequences.h"
 
 namespace ql::eval {
 
@@ -19,8 +19,6 @@ namespace {
 
 // Items are scored when they have this many tokens, so that batches are large and rows come soon.
 constexpr std::int64_t kBatchTokens = std::int64_t{1} << 15;
-// Sequences are read side by side in pieces of about this many states for a product.
-constexpr std::int64_t kRowsOfPiece = 512;
 // A shared beginning is read by itself if this saves about as many tokens, or makes a long chunk.
 constexpr std::int64_t kSharedTokens = 1024;
 
@@ -135,7 +133,8 @@ void ItemScorer::put_waiting() {
   }
   of_item.push_back(sequences.size());
   at::Tensor states = at::empty({rows, model_.model().network().d_model}, model_.model().options());
-  std::vector<Sequence*> short_ones, others;
+  std::vector<ShortSequence> short_ones;
+  std::vector<Sequence*> others;
   for (std::size_t item = 0; item + 1 < of_item.size(); ++item) {
     std::vector<Sequence*> of_this;
     for (std::size_t i = of_item[item]; i < of_item[item + 1]; ++i) {
@@ -148,10 +147,15 @@ void ItemScorer::put_waiting() {
       continue;
     }
     for (Sequence* sequence : of_this) {
-      (sequence->length() <= segment() ? short_ones : others).push_back(sequence);
+      if (sequence->length() > segment()) {
+        others.push_back(sequence);
+      } else {
+        short_ones.push_back(
+            {sequence->inputs.data(), sequence->length(), sequence->first, sequence->row});
+      }
     }
   }
-  read_side_by_side(std::move(short_ones), states);
+  read_side_by_side(model_, begin_, std::move(short_ones), states);
   nn::Memory memory = model_.start_memory(1);
   read_layer_by_layer(others, 0, memory, states);
   score(sequences, states);
@@ -186,56 +190,6 @@ void ItemScorer::exchange_scores() {
   for (std::size_t i = 0; i < choices.size(); ++i) {
     choices[i]->log_probability = numbers[2 * i];
     choices[i]->greedy = numbers[2 * i + 1] == 0;
-  }
-}
-
-void ItemScorer::read_side_by_side(std::vector<Sequence*> sequences, at::Tensor& states) const {
-  if (sequences.empty()) return;
-  const c10::Device device = states.device();
-  // All sequences begin with the same token, whose keys and values are computed once.
-  nn::DecodeState root(model_.geometry(), model_.start_memory(1), 1, model_.model().options());
-  const std::int64_t read = begin_ ? 1 : 0;
-  at::Tensor of_begin;
-  if (begin_) {
-    of_begin = model_.forward_next(
-        at::full({1, 1}, static_cast<std::int64_t>(*begin_), at::kLong).to(device), root);
-  }
-  // Sequences of a piece are padded to the longest of them.
-  std::stable_sort(sequences.begin(), sequences.end(),
-                   [](const Sequence* a, const Sequence* b) { return a->length() < b->length(); });
-  const auto piece = [&](std::int64_t begin, std::int64_t count) {
-    const at::NoGradGuard no_gradient;
-    const std::int64_t length = sequences[static_cast<std::size_t>(begin + count - 1)]->length();
-    at::Tensor read_states = begin_ ? of_begin.expand({count, 1, -1}) : at::Tensor();
-    if (length > read) {
-      const at::Tensor tokens = at::zeros({count, length - read}, at::kLong);
-      for (std::int64_t i = 0; i < count; ++i) {
-        const std::vector<std::int64_t>& inputs =
-            sequences[static_cast<std::size_t>(begin + i)]->inputs;
-        std::copy(inputs.begin() + read, inputs.end(), tokens[i].data_ptr<std::int64_t>());
-      }
-      nn::DecodeState streams =
-          root.streams(std::vector<std::int64_t>(static_cast<std::size_t>(count), 0));
-      const at::Tensor next =
-          model_.forward_next(tokens.to(device), streams, /*batch_invariant=*/false);
-      read_states = begin_ ? at::cat({read_states, next}, 1) : next;
-    }
-    for (std::int64_t i = 0; i < count; ++i) {
-      const Sequence& sequence = *sequences[static_cast<std::size_t>(begin + i)];
-      const std::int64_t targets = sequence.length() - sequence.first;
-      states.narrow(0, sequence.row, targets)
-          .copy_(read_states[i].narrow(0, sequence.first, targets));
-    }
-  };
-  const std::int64_t longest = sequences.back()->length();
-  const auto all = static_cast<std::int64_t>(sequences.size());
-  const std::int64_t rows = std::max<std::int64_t>(1, kRowsOfPiece / longest);
-  if (machine::uses_kernels(states)) {
-    machine::for_pieces(all, rows, piece);
-  } else {
-    for (std::int64_t first = 0; first < all; first += rows) {
-      piece(first, std::min(rows, all - first));
-    }
   }
 }
 

@@ -9,7 +9,6 @@
 
 #include "base/json.h"
 #include "eval/evaluate.h"
-#include "nn/decode.h"
 #include "nn/model_at_lengths.h"
 
 namespace ql::eval {
@@ -42,7 +41,7 @@ Item item_from_json(const Json& record);
 // Sequences of at most one segment are read side by side (nn/decode.h), unless their context is
 // read once for all choices: only their tokens are computed, not the rest of the segment. Other
 // sequences follow each other in a stream, layer by layer, with a reset of the memory before each
-// (IndependentScorer of eval/scorers.h). A long context is read once, for all choices and for the
+// (eval/independent_scorer.h). A long context is read once, for all choices and for the
 // following items that begin with the same segments.
 class ItemScorer {
  public:
@@ -69,7 +68,6 @@ class ItemScorer {
   };
   std::int64_t segment() const { return model_.geometry().lengths.segment; }
   std::vector<std::int64_t> context_of(const Item& item) const;
-  void read_side_by_side(std::vector<Sequence*> sequences, at::Tensor& states) const;
   // Reads the sequences from their token number `from` on. If it is not 0, there is one sequence,
   // which continues the one that left this memory.
   void read_layer_by_layer(const std::vector<Sequence*>& sequences, std::int64_t from,

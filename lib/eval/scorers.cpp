@@ -1,4 +1,4 @@
-// Collects the tokens of a stream, or of its independent units, and scores them chunk by chunk.
+// Collects the tokens of a stream, and scores them chunk by chunk.
 
 #include "eval/scorers.h"
 
@@ -90,94 +90,6 @@ void StreamScorer::score(std::int64_t count) {
   const std::int64_t read = context_ + count;
   context_ = resets_now ? 0 : std::min(read, segment() - stride());
   waiting_.erase(waiting_.begin(), waiting_.begin() + read - context_);
-  if (options_.progress) options_.progress(evaluation_.targets);
-  check_for_stop();
-}
-
-IndependentScorer::IndependentScorer(const nn::ModelAtLengths& model, std::string name,
-                                     std::optional<shard::TokenId> begin,
-                                     const EvaluationOptions& options)
-    : Scorer(model, std::move(name), options), begin_(begin) {
-  if (options.stride > 0) {
-    throw ConfigError("--stride", "scores the data as one text, but --reset separates its units",
-                      "leave out --stride or --reset");
-  }
-}
-
-bool IndependentScorer::put(std::int64_t id) {
-  check_ids(name_, position_, &id, 1, model_.model().network().vocab_size);
-  if (of_unit_ == 0 && begin_) put_input(static_cast<std::int64_t>(*begin_));
-  const bool is_target = of_unit_ > 0;
-  if (is_target) {
-    targets_.push_back({static_cast<std::int64_t>(inputs_.size()) - 1, position_, id});
-  }
-  ++position_;
-  put_input(id);
-  return is_target;
-}
-
-void IndependentScorer::put_input(std::int64_t id) {
-  if (of_unit_ % segment() == 0) {
-    if (static_cast<std::int64_t>(document_offsets_.size()) >= segments_) score(segments_);
-    document_offsets_.push_back(of_unit_);
-  }
-  inputs_.push_back(id);
-  ++of_unit_;
-}
-
-void IndependentScorer::end_unit() {
-  if (of_unit_ == 0) return;
-  if ((of_unit_ - 1) % segment() == 0) {
-    // The last token of a unit predicts nothing, so a segment that holds only this token is
-    // dropped.
-    document_offsets_.pop_back();
-    inputs_.pop_back();
-  }
-  inputs_.resize(document_offsets_.size() * static_cast<std::size_t>(segment()));
-  of_unit_ = 0;
-}
-
-void IndependentScorer::put_waiting() {
-  const auto inputs = static_cast<std::int64_t>(inputs_.size());
-  // The newest input of an open unit has no target yet, so it is not scored.
-  score((of_unit_ > 0 ? inputs - 1 : inputs) / segment());
-}
-
-void IndependentScorer::finish() {
-  end_unit();
-  put_waiting();
-}
-
-void IndependentScorer::score(std::int64_t segments) {
-  if (segments == 0) return;
-  const at::NoGradGuard no_gradient;
-  const std::int64_t count = segments * segment();
-  const at::Tensor tokens =
-      at::tensor(std::vector<std::int64_t>(inputs_.begin(), inputs_.begin() + count))
-          .view({segments, segment()});
-  std::vector<nn::Places> scored(static_cast<std::size_t>(segments));
-  // Without a begin token the first token of a unit is not a target, so `positions` leaves it out.
-  std::vector<std::int64_t> places, ids, positions;
-  for (; !targets_.empty() && targets_.front().place < count; targets_.pop_front()) {
-    const Target& target = targets_.front();
-    // Only the last input of a unit has no target. So the scored places of a segment always begin
-    // at 0, and only their end is set here.
-    scored[static_cast<std::size_t>(target.place / segment())].end = target.place % segment() + 1;
-    places.push_back(target.place);
-    ids.push_back(target.id);
-    positions.push_back(target.position);
-  }
-  const at::Tensor states = model_.forward_stream(
-      tokens, memory_, {document_offsets_.begin(), document_offsets_.begin() + segments},
-      options_.attention_map, scored);
-  if (!ids.empty()) {
-    const at::Tensor rows = at::tensor(places).to(states.device());
-    score_states(model_.model(), states.flatten(0, 1).index_select(0, rows), ids, positions,
-                 options_, evaluation_);
-  }
-  inputs_.erase(inputs_.begin(), inputs_.begin() + count);
-  document_offsets_.erase(document_offsets_.begin(), document_offsets_.begin() + segments);
-  for (Target& target : targets_) target.place -= count;
   if (options_.progress) options_.progress(evaluation_.targets);
   check_for_stop();
 }

@@ -1,8 +1,7 @@
-// Scores one stream while it arrives, or the units of a stream independently of each other.
+// Scores one stream while it arrives.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -79,45 +78,6 @@ class StreamScorer : public Scorer {
   std::int64_t context_ = 0;
   std::int64_t position_ = 0;  // of the first token whose target is not yet scored
   shard::DocumentOffsets documents_;
-};
-
-// Scores the units of a stream, such as its lines, independently of each other. Every unit begins
-// with an empty memory and, if there is a begin token, with this token. Every unit begins a new
-// segment, and the unit's last segment is padded. Segments of several units go through a layer
-// together. The memory is reset at the beginning of each unit, as nn/memory_documents.h resets it
-// at documents.
-class IndependentScorer : public Scorer {
- public:
-  // `begin` is read before every unit, so that the unit's first token is a target. Without `begin`
-  // nothing precedes that token, and it is not scored. Throws ConfigError for a stride.
-  IndependentScorer(const nn::ModelAtLengths& model, std::string name,
-                    std::optional<shard::TokenId> begin, const EvaluationOptions& options);
-
-  // Takes the next token of the stream; returns true if the token is a target. Throws the errors of
-  // StreamScorer::put().
-  bool put(std::int64_t id);
-  void end_unit();
-  void put_waiting() override;
-  void finish() override;
-
- private:
-  struct Target {
-    std::int64_t place = 0;     // index in inputs_ of the token before the target
-    std::int64_t position = 0;  // in the stream
-    std::int64_t id = 0;
-  };
-  void put_input(std::int64_t id);
-  void score(std::int64_t segments);
-
-  std::optional<shard::TokenId> begin_;
-  // These are the inputs (tokens and begin tokens) that the network has not read yet. The last
-  // segment of a unit is padded when the unit ends.
-  std::vector<std::int64_t> inputs_;
-  // For each segment in inputs_, this is the number of inputs that the unit has before the segment.
-  std::vector<std::int64_t> document_offsets_;
-  std::deque<Target> targets_;  // of the tokens in inputs_
-  std::int64_t of_unit_ = 0;    // inputs of the current unit so far; 0 between units
-  std::int64_t position_ = 0;   // of the next token of the stream
 };
 
 }  // namespace ql::eval

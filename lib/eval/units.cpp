@@ -4,7 +4,7 @@
 
 #include "base/stopwatch.h"
 #include "base/strings.h"
-#include "eval/scorers.h"
+#include "eval/independent_scorer.h"
 #include "shard/same_vocabulary.h"
 
 namespace ql::eval {

@@ -10,9 +10,9 @@ namespace ql::machine {
 // by an allocator of our own, which leaves fewer gaps. Call this function before the first tensor
 // operation.
 void keep_freed_memory();
-// Throws the error of a failed allocation if the system lacks so many bytes: it would grant them,
-// and kill the process that uses them. Returns at once for up to 32 MiB. Every tensor is held to
-// it; call this function for other memory that grows with a segment or window.
+// Throws the error of a failed allocation if the system lacks this memory: it would grant the
+// bytes, and kill the process that uses them. Returns at once for up to 32 MiB. Every tensor is
+// held to it; call this function for other memory that grows with a segment or window.
 void require_memory(std::int64_t bytes);
 // Returns the memory that is free now to the system.
 void return_freed_memory();

@@ -26,17 +26,34 @@ KvCache::KvCache(const at::Tensor& memory, std::int64_t segment)
   buffer_.narrow(1, 0, length_).copy_(memory);
 }
 
-at::Tensor KvCache::memory() const { return buffer_.narrow(1, begin_, length_); }
-at::Tensor KvCache::window() const { return buffer_.narrow(1, begin_, length_ + filled_); }
+at::Tensor KvCache::memory() const { return window().narrow(1, 0, length_); }
+
+at::Tensor KvCache::window() const {
+  const std::vector<at::Tensor> all = parts();
+  return all.size() == 1 ? all.front() : at::cat(all, 1);
+}
+
+std::vector<at::Tensor> KvCache::parts() const {
+  if (!beginning_.defined()) return {buffer_.narrow(1, begin_, length_ + filled_)};
+  return own_.defined() ? std::vector{beginning_, own_} : std::vector{beginning_};
+}
 
 void KvCache::put(const at::Tensor& states) {
   const std::int64_t count = states.size(1);
   if (filled_ + count > segment_) throw std::logic_error("more states than a segment has");
-  buffer_.narrow(1, begin_ + length_ + filled_, count).copy_(states);
+  if (beginning_.defined()) {
+    own_ = own_.defined() ? at::cat({own_, states}, 1) : states;
+  } else {
+    buffer_.narrow(1, begin_ + length_ + filled_, count).copy_(states);
+  }
   filled_ += count;
 }
 
 void KvCache::shift(std::int64_t shift) {
+  if (beginning_.defined()) {
+    *this = KvCache(window().narrow(1, shift, length_), segment_);
+    return;
+  }
   begin_ += shift;
   filled_ = 0;
   if (begin_ + length_ + segment_ <= buffer_.size(1)) return;
@@ -47,13 +64,32 @@ void KvCache::shift(std::int64_t shift) {
 }
 
 KvCache KvCache::streams(const at::Tensor& indexes) const {
-  KvCache cache = *this;
-  std::vector<std::int64_t> shape = buffer_.sizes().vec();
-  shape[0] = indexes.size(0);
-  cache.buffer_ = at::empty(shape, buffer_.options());
-  // Only the window is copied, because the rest of the buffer is not read any more.
-  cache.buffer_.narrow(1, begin_, length_ + filled_).copy_(window().index_select(0, indexes));
+  const at::Tensor chosen = window().index_select(0, indexes);
+  KvCache cache(chosen.narrow(1, 0, length_), segment_);
+  cache.put(chosen.narrow(1, length_, filled_));
   return cache;
+}
+
+// Returns `count` rows that are the only one of `tensor`, without copying it.
+static at::Tensor repeated(const at::Tensor& tensor, std::int64_t count) {
+  if (!tensor.defined()) return tensor;
+  std::vector<std::int64_t> shape = tensor.sizes().vec();
+  shape[0] = count;
+  return tensor.expand(shape);
+}
+
+KvCache KvCache::shared(std::int64_t count) const {
+  KvCache cache = *this;
+  cache.buffer_ = at::Tensor();
+  cache.beginning_ = repeated(window(), count);
+  return cache;
+}
+
+KvCache KvCache::of_memory(const std::function<at::Tensor(const at::Tensor&)>& map,
+                           std::int64_t segment) const {
+  if (!beginning_.defined() || beginning_.size(1) < length_) return {map(memory()), segment};
+  const KvCache one(map(beginning_.narrow(0, 0, 1).narrow(1, 0, length_)), segment);
+  return one.shared(beginning_.size(0));
 }
 
 DecodeState::DecodeState(const net::Geometry& geometry, const Memory& memory, std::int64_t batch,
@@ -84,6 +120,22 @@ DecodeState DecodeState::streams(const std::vector<std::int64_t>& indexes) const
                                chosen(stage.usage, chosen_ones), stage.positions});
   }
   return segment;
+}
+
+DecodeState DecodeState::shared(std::int64_t count) const {
+  DecodeState all;
+  all.tokens_ = tokens_;
+  all.document_offset_ = document_offset_;
+  for (const DecodeStage& stage : stages_) {
+    std::optional<KvCache> keys_values;
+    if (stage.keys_values) keys_values = stage.keys_values->shared(count);
+    at::Tensor usage = repeated(stage.usage, count);
+    if (usage.defined()) usage = usage.contiguous();  // a step adds to it
+    all.stages_.push_back({stage.states.shared(count), std::move(keys_values),
+                           repeated(stage.compressed, count),
+                           repeated(stage.compressed_keys_values, count), usage, stage.positions});
+  }
+  return all;
 }
 
 std::int64_t DecodeState::bytes_per_stream() const {
@@ -145,7 +197,7 @@ at::Tensor DecodeStep::layer(const LayerContext& context, const net::Stage& inpu
     return project_keys_values(context, attention_states(context, of));
   };
   if (!decoding.keys_values) {
-    decoding.keys_values.emplace(keys_values(decoding.states.memory()), input.segment_keys());
+    decoding.keys_values = decoding.states.of_memory(keys_values, input.segment_keys());
   }
   const at::Tensor normalized = attention_states(context, states);
   decoding.keys_values->put(finer.defined() ? keys_values(finer)
@@ -158,8 +210,11 @@ at::Tensor DecodeStep::layer(const LayerContext& context, const net::Stage& inpu
     if (!compressed.defined()) compressed = keys_values(decoding.compressed);
     parts.push_back(compressed);
   }
-  parts.push_back(decoding.keys_values->window());
-  const std::int64_t keys = input.compressed_memory + parts.back().size(1);
+  std::int64_t keys = input.compressed_memory;
+  for (const at::Tensor& part : decoding.keys_values->parts()) {
+    parts.push_back(part);
+    keys += part.size(1);
+  }
   LayerContext so_far = context;
   so_far.hidden = at::Tensor();
   so_far.position_scores = positions_so_far(context, input, keys);

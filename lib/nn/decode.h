@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -31,14 +32,25 @@ class KvCache {
   // Returns the memory and the segment so far, [batch, length + filled, ...]. The result shares its
   // storage with the cache, so it is valid until the next change of the cache.
   at::Tensor window() const;
+  // Returns tensors that follow each other in the window. They need no copy, where window() does.
+  std::vector<at::Tensor> parts() const;
   void put(const at::Tensor& states);
   // Ends the segment: the memory becomes the newest states of concat(memory, segment[:shift]).
   void shift(std::int64_t shift);
   KvCache streams(const at::Tensor& indexes) const;
+  // Returns `count` streams that share the window of this only stream.
+  KvCache shared(std::int64_t count) const;
+  // Returns a cache for a segment of at most `segment` states, whose memory is map(memory()). The
+  // map is applied once if the streams share their memory.
+  KvCache of_memory(const std::function<at::Tensor(const at::Tensor&)>& map,
+                    std::int64_t segment) const;
   std::int64_t bytes() const { return static_cast<std::int64_t>(buffer_.nbytes()); }
 
  private:
   at::Tensor buffer_;  // [batch, room, ...], longer than the window, so states seldom move
+  // Streams that share a window have this beginning of it, of stride 0 between streams, and no
+  // buffer_. What follows the beginning is in own_, which is undefined as long as nothing does.
+  at::Tensor beginning_, own_;
   std::int64_t length_, segment_;
   std::int64_t begin_ = 0, filled_ = 0;
 };
@@ -72,6 +84,10 @@ class DecodeState {
   // Returns a copy of the streams with these indexes, in this order. An index may occur several
   // times.
   DecodeState streams(const std::vector<std::int64_t>& indexes) const;
+  // Returns `count` copies of the only stream, which share its windows: they take no memory, and
+  // reading them takes less time. But each put into such a window copies what the stream has of its
+  // own, so these streams are for tokens that come together.
+  DecodeState shared(std::int64_t count) const;
   // Estimates the bytes of storage that one stream takes.
   std::int64_t bytes_per_stream() const;
   // Returns the memory, which is valid until this object changes. Throws std::logic_error if a

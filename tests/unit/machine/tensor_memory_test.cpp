@@ -73,8 +73,7 @@ TEST_CASE("keep_freed_memory: tensors are aligned, and may be empty or grow") {
 
 TEST_CASE("require_memory: refuses what no system has, and what a MemoryCount tries") {
   constexpr std::int64_t kTooMuch = std::int64_t{1} << 50;
-  const char* const refusal =
-      "can't allocate memory: you tried to allocate 1125899906842624 bytes";
+  const char* const refusal = "can't allocate memory: you tried to allocate 1125899906842624 bytes";
   CHECK_NOTHROW(require_memory(1));
   CHECK_NOTHROW(require_memory(40 << 20));
   CHECK_THROWS_WITH(require_memory(kTooMuch), refusal);

@@ -99,6 +99,33 @@ TEST_CASE("DecodeState: continues from the memory of complete segments, and leav
   }
 }
 
+TEST_CASE("DecodeState: streams that share a beginning go on as copies do") {
+  const at::NoGradGuard no_gradient;
+  std::uint64_t seed = 0;
+  for (const net::Network& network : drawn_networks(14, 2, 40)) {
+    CAPTURE(net::network_to_json(network).dump());
+    const nn::Model model = random_model(network, ++seed);
+    const nn::ModelAtLengths at_lengths(model, network.lengths);
+    const std::int64_t segment = network.lengths.segment;
+    const at::Tensor tokens = random_tokens(3, 3 * segment, network.vocab_size, seed);
+    for (const std::int64_t before : {std::int64_t{0}, std::int64_t{1}, segment, segment + 1}) {
+      nn::DecodeState root = begin(at_lengths, 1);
+      const at::Tensor beginning = random_tokens(1, before, network.vocab_size, seed + 1);
+      if (before > 0) read_decoding(at_lengths, root, beginning, {3});
+      for (const std::int64_t piece : {std::int64_t{1}, 2 * segment}) {
+        nn::DecodeState copies = root.streams({0, 0, 0}), shared = root.shared(3);
+        const at::Tensor expected = read_decoding(at_lengths, copies, tokens, {piece});
+        CHECK(largest_difference(read_decoding(at_lengths, shared, tokens, {piece}), expected) <
+              1e-10);
+        nn::DecodeState of_last = shared.streams({2}), of_copy = copies.streams({2});
+        const at::Tensor next = tokens.narrow(0, 2, 1);
+        CHECK(largest_difference(read_decoding(at_lengths, of_last, next, {piece}),
+                                 read_decoding(at_lengths, of_copy, next, {piece})) < 1e-10);
+      }
+    }
+  }
+}
+
 TEST_CASE("forward_next: streams of a batch have the bits of each stream alone" *
           doctest::test_suite("numeric")) {
   const at::NoGradGuard no_gradient;
