@@ -4,7 +4,7 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <numeric>
+#include <algorithm>
 
 #include "base/process.h"
 #include "eval/chunk_size.h"
@@ -31,65 +31,88 @@ void StreamScorer::put_document(std::int64_t position) {
   if (model_.model().network().reset_memory_at_documents) documents_.put_start(position);
 }
 
-std::int64_t StreamScorer::waiting_targets() const {
-  return static_cast<std::int64_t>(waiting_.size()) - context_ - 1;
+StreamScorer::Window StreamScorer::window_at(std::int64_t position) const {
+  const std::int64_t reset = options_.reset;
+  const std::int64_t last_reset = reset > 0 ? position - position % reset : 0;
+  // Nothing precedes the first window after a reset, so it scores all its targets.
+  const std::int64_t context = std::min(position - last_reset, segment() - stride());
+  const std::int64_t begin = position - context;
+  std::int64_t end = begin + segment();
+  if (reset > 0) end = std::min(end, last_reset + reset);
+  return {begin, position, end, begin - last_reset};
 }
 
-std::int64_t StreamScorer::next_targets() const {
-  // Nothing precedes the first window, so it scores all its targets.
-  const bool first = context_ == 0 && stride() < segment();
-  const std::int64_t targets = first ? segment() : chunk_tokens();
-  return options_.reset > 0 ? std::min(targets, options_.reset - position_ % options_.reset)
-                            : targets;
+std::vector<StreamScorer::Window> StreamScorer::next_windows(bool all) const {
+  const std::int64_t with_target = waiting_end() - 1;
+  std::vector<Window> windows;
+  for (std::int64_t position = position_; position < with_target; position = windows.back().end) {
+    Window window = window_at(position);
+    const bool complete = window.end <= with_target;
+    if ((!complete && !all) || static_cast<std::int64_t>(windows.size()) == segments_) break;
+    window.end = std::min(window.end, with_target);
+    windows.push_back(window);
+  }
+  return windows;
 }
 
 void StreamScorer::put(const std::int64_t* ids, std::int64_t count) {
-  check_ids(name_, position_ - context_ + static_cast<std::int64_t>(waiting_.size()), ids, count,
-            model_.model().network().vocab_size);
+  check_ids(name_, waiting_end(), ids, count, model_.model().network().vocab_size);
   waiting_.insert(waiting_.end(), ids, ids + count);
-  // Scoring a chunk needs one token more: the target of the chunk's last token.
-  while (waiting_targets() >= next_targets()) score(next_targets());
+  // These tokens are enough for the windows of a chunk, each of which scores at most a segment.
+  while (waiting_end() - 1 - position_ >= segments_ * segment()) score(next_windows(false));
 }
 
 void StreamScorer::put_waiting() {
-  score(waiting_targets() / targets_of_window() * targets_of_window());
+  for (auto windows = next_windows(false); !windows.empty(); windows = next_windows(false)) {
+    score(windows);
+  }
 }
 
-void StreamScorer::finish() { score(waiting_targets()); }
-
-void StreamScorer::score(std::int64_t count) {
-  if (count <= 0) return;
-  const at::NoGradGuard no_gradient;
-  const std::int64_t fresh = targets_of_window(), windows = (count + fresh - 1) / fresh;
-  // The ids that fill up the last window are 0. The network is causal, so nothing that is scored
-  // sees them.
-  const at::Tensor tokens = at::zeros({context_ + windows * fresh}, at::kLong);
-  std::copy_n(waiting_.begin(), context_ + count, tokens.data_ptr<std::int64_t>());
-  const auto targets = waiting_.begin() + context_ + 1;
-  std::vector<std::int64_t> positions(static_cast<std::size_t>(count));
-  std::iota(positions.begin(), positions.end(), position_ + 1);
-
-  std::vector<std::int64_t> document_offsets;
-  std::vector<nn::Places> scored;  // for each window, the offsets that are scored
-  for (std::int64_t i = 0; i < windows; ++i) {
-    if (model_.model().network().reset_memory_at_documents) {
-      document_offsets.push_back(documents_.offset(position_ - context_ + i * fresh));
-    }
-    const std::int64_t of_window = std::min(fresh, count - i * fresh);
-    const std::int64_t left_out =
-        std::clamp<std::int64_t>(options_.first_target - (position_ + 1 + i * fresh), 0, of_window);
-    scored.push_back({context_ + left_out, context_ + of_window});
+void StreamScorer::finish() {
+  for (auto windows = next_windows(true); !windows.empty(); windows = next_windows(true)) {
+    score(windows);
   }
-  const at::Tensor states = model_.forward_stream(tokens.unfold(0, segment(), fresh), memory_,
-                                                  document_offsets, options_.attention_map, scored);
-  score_states(model_.model(), states.narrow(1, context_, fresh).flatten(0, 1).narrow(0, 0, count),
-               {targets, targets + count}, positions, options_, evaluation_);
-  position_ += count;
-  const bool resets_now = options_.reset > 0 && position_ % options_.reset == 0;
-  if (resets_now) memory_ = model_.start_memory(1);
-  const std::int64_t read = context_ + count;
-  context_ = resets_now ? 0 : std::min(read, segment() - stride());
-  waiting_.erase(waiting_.begin(), waiting_.begin() + read - context_);
+}
+
+void StreamScorer::score(const std::vector<Window>& windows) {
+  const at::NoGradGuard no_gradient;
+  const bool documents = model_.model().network().reset_memory_at_documents;
+  // The ids that fill up a window are 0. The network is causal, so nothing that is scored sees
+  // them.
+  const at::Tensor tokens =
+      at::zeros({static_cast<std::int64_t>(windows.size()), segment()}, at::kLong);
+  std::int64_t* row = tokens.data_ptr<std::int64_t>();
+  std::vector<std::int64_t> offsets, places, ids, positions;
+  std::vector<nn::Places> scored;  // for each window, the offsets that are scored
+  for (const Window& window : windows) {
+    const auto inputs = waiting_.begin() + (window.begin - begin_);
+    std::copy_n(inputs, window.end - window.begin, row);
+    if (documents) {
+      offsets.push_back(std::min(documents_.offset(window.begin), window.since_reset));
+    } else if (options_.reset > 0) {
+      offsets.push_back(window.since_reset);
+    }
+    const std::int64_t left_out = std::clamp<std::int64_t>(
+        options_.first_target - (window.first + 1), 0, window.end - window.first);
+    scored.push_back({window.first - window.begin + left_out, window.end - window.begin});
+    const std::int64_t place = row - tokens.data_ptr<std::int64_t>() - window.begin;
+    for (std::int64_t input = window.first; input < window.end; ++input) {
+      places.push_back(place + input);
+      ids.push_back(inputs[input - window.begin + 1]);
+      positions.push_back(input + 1);
+    }
+    row += segment();
+  }
+  at::Tensor states =
+      model_.forward_stream(tokens, memory_, offsets, options_.attention_map, scored).flatten(0, 1);
+  if (static_cast<std::int64_t>(places.size()) < states.size(0)) {
+    states = states.index_select(0, at::tensor(places).to(states.device()));
+  }
+  score_states(model_.model(), states, ids, positions, options_, evaluation_);
+  position_ = windows.back().end;
+  const std::int64_t next = window_at(position_).begin;
+  waiting_.erase(waiting_.begin(), waiting_.begin() + (next - begin_));
+  begin_ = next;
   if (options_.progress) options_.progress(evaluation_.targets);
   check_for_stop();
 }

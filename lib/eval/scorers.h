@@ -42,7 +42,9 @@ class Scorer {
 };
 
 // Scores one stream while it arrives. The stream's first token is not a target. With options.stride
-// the network reads overlapping windows instead of consecutive segments.
+// the network reads overlapping windows instead of consecutive segments. With options.reset the
+// memory is reset after every options.reset tokens, as nn/memory_documents.h resets it at
+// documents, and a new segment or window begins.
 class StreamScorer : public Scorer {
  public:
   StreamScorer(const nn::ModelAtLengths& model, std::string name, const EvaluationOptions& options);
@@ -61,22 +63,25 @@ class StreamScorer : public Scorer {
   std::int64_t chunk_tokens() const { return segments_ * stride(); }
 
  private:
+  // A segment, or with options.stride a sliding window. Positions are those of the stream.
+  struct Window {
+    std::int64_t begin = 0;        // of its inputs
+    std::int64_t first = 0;        // the first input whose target it scores
+    std::int64_t end = 0;          // after its last input that has a target
+    std::int64_t since_reset = 0;  // inputs between the last reset and `begin`
+  };
   std::int64_t stride() const { return options_.stride > 0 ? options_.stride : segment(); }
-  // Returns the number of targets that the next window scores.
-  std::int64_t targets_of_window() const { return segment() - context_; }
-  // Returns the number of targets among the pending tokens.
-  std::int64_t waiting_targets() const;
-  // Returns the number of targets in the next chunk. The chunk does not continue past a reset of
-  // the memory.
-  std::int64_t next_targets() const;
-  void score(std::int64_t count);
+  std::int64_t waiting_end() const { return begin_ + static_cast<std::int64_t>(waiting_.size()); }
+  // Returns the window whose first target is that of the input at `position`.
+  Window window_at(std::int64_t position) const;
+  // Returns the next windows, up to a chunk, all of whose tokens have arrived. If `all`, the last
+  // window of the stream may have fewer tokens.
+  std::vector<Window> next_windows(bool all) const;
+  void score(const std::vector<Window>& windows);
 
-  std::vector<std::int64_t>
-      waiting_;  // pending tokens, beginning with the first token of the next window
-  // This many tokens at the beginning of waiting_ are only context for the next window: their
-  // targets are already scored.
-  std::int64_t context_ = 0;
-  std::int64_t position_ = 0;  // of the first token whose target is not yet scored
+  std::vector<std::int64_t> waiting_;  // pending tokens, from that at begin_ on
+  std::int64_t begin_ = 0;             // where the next window begins
+  std::int64_t position_ = 0;          // of the first input whose target is not yet scored
   shard::DocumentOffsets documents_;
 };
 
