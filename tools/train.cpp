@@ -1,6 +1,8 @@
 // Trains a network on shards and writes checkpoints. qltrain replaces itself by this program
 // (tools/qltrain.cpp).
 
+#include <set>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "base/provenance.h"
@@ -136,9 +138,12 @@ Settings read_settings(const Options& options) {
   settings.training = train::training_from_json({settings.preset.training, where}, conflicts);
   train::find_conflicts(settings.training, settings.preset.network, conflicts);
   conflicts.raise("--set");
-  for (const std::string& key : settings.named) {
+  // A resume may change few keys, and refuses the others.
+  const bool may_set = !options.flag("resume");
+  const std::set<std::string> keys(settings.named.begin(), settings.named.end());
+  for (const std::string& key : may_set ? keys : std::set<std::string>()) {
     const std::string why = train::why_unread(key, settings.training, settings.preset.network);
-    if (!why.empty()) log_warning("--set {} changes nothing: {}", key, why);
+    if (!why.empty()) log_warning("--set {}: this training does not read the key: {}", key, why);
   }
   return settings;
 }

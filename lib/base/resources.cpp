@@ -167,14 +167,17 @@ std::vector<std::int64_t> numbers_in(const fs::path& path, std::vector<std::int6
   return numbers;
 }
 
-// Returns the bytes of cached files that a control group and the groups below it hold in memory.
+// Returns the bytes of cached files that a control group and the groups below it hold in memory,
+// and of the kernel's caches that it gives up like these.
 // The file `statistics` has these sums under names that begin with `prefix`: "total_" for control
 // groups of version 1, and "" for version 2.
 std::int64_t cached_files(const fs::path& statistics, const std::string& prefix) {
   std::ifstream file(statistics);
   std::int64_t sum = 0, value = 0;
   for (std::string name; file >> name >> value;) {
-    if (name == prefix + "inactive_file" || name == prefix + "active_file") sum += value;
+    const bool given_up = name == prefix + "inactive_file" || name == prefix + "active_file" ||
+                          name == prefix + "slab_reclaimable";
+    if (given_up) sum += value;
   }
   return sum;
 }
@@ -279,16 +282,34 @@ static void lower_by_limits(std::int64_t& available) {
   }
 }
 
-std::int64_t available_bytes() {
-  constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
-  std::int64_t available = kUnknown;
+constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
+
+// Holds bytes; kUnknown: not known.
+struct SystemMemory {
+  std::int64_t available = kUnknown, swap = 0;
+};
+
+// Reads what the system and the control groups leave.
+static SystemMemory system_memory() {
+  SystemMemory memory;
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.rfind("MemAvailable:", 0) == 0) {
-      available = std::stoll(line.substr(line.find(':') + 1)) * 1024;
-    }
+    const auto bytes = [&] { return std::stoll(line.substr(line.find(':') + 1)) * 1024; };
+    if (line.rfind("MemAvailable:", 0) == 0) memory.available = bytes();
+    if (line.rfind("SwapFree:", 0) == 0) memory.swap = bytes();
   }
-  available = std::min(available, control_group_limits().unused_memory.value_or(kUnknown));
+  const std::int64_t unused = control_group_limits().unused_memory.value_or(kUnknown);
+  memory.available = std::min(memory.available, unused);
+  return memory;
+}
+
+bool system_has(std::int64_t bytes) {
+  const SystemMemory memory = system_memory();
+  return memory.available == kUnknown || bytes - memory.available <= memory.swap;
+}
+
+std::int64_t available_bytes() {
+  std::int64_t available = system_memory().available;
   lower_by_limits(available);
   return available == kUnknown ? 0 : std::max<std::int64_t>(1, available);
 }

@@ -33,6 +33,11 @@ std::int64_t resident_bytes();
 // Returns the largest value that resident_bytes() has had, or 0 if that is unknown.
 std::int64_t peak_resident_bytes();
 
+// Returns false if the system has no room for these bytes: it would grant them, and kill a process
+// when they are used. Counts swap space, of which a control group may have less, and no limit of
+// this process (ulimit), which the system keeps by itself. Returns true if the room is unknown.
+bool system_has(std::int64_t bytes);
+
 // Returns the number of bytes that the system could still give without swapping, or the number that
 // the control groups or the limits of this process (ulimit -v and -d) leave if it is smaller.
 // Returns 0 if all are unknown.

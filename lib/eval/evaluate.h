@@ -127,8 +127,8 @@ struct EvaluationOptions {
   std::int64_t reset = 0;
   net::Lengths lengths;
   // If `alone` is given, every unit of this kind is read independently of the others
-  // (eval/scorers.h), after the token that `begin` chooses. If it is absent, the stream is not
-  // divided. Only score_units() uses `alone` and `begin`.
+  // (eval/independent_scorer.h), after the token that `begin` chooses. If it is absent, the stream
+  // is not divided. Only score_units() uses `alone` and `begin`.
   std::optional<Unit> alone = {};
   Begin begin = {};
   std::optional<shard::TokenId> unknown;  // the vocabulary's <unk>

@@ -88,13 +88,15 @@ void IndependentScorer::score(std::size_t left) {
   std::vector<const Segment*> others;
   std::vector<std::int64_t> rows;  // of the others' first targets
   std::int64_t row = 0;
-  for (auto segment = waiting_.begin(); segment != end; row += (segment++)->targets) {
+  for (auto segment = waiting_.begin(); segment != end; ++segment) {
+    waiting_states_ -= states_of(*segment);
     if (segment->is_unit) {
       units.push_back({segment->inputs.data(), segment->targets, 0, row});
     } else {
       others.push_back(&*segment);
       rows.push_back(row);
     }
+    row += segment->targets;
   }
   read_side_by_side(model_, begin_, std::move(units), states);
   read_together(others, rows, states);
@@ -104,12 +106,7 @@ void IndependentScorer::score(std::size_t left) {
     ids.push_back(targets_.front().id);
     positions.push_back(targets_.front().position);
   }
-  if (targets > 0) {
-    score_states(model_.model(), states, ids, positions, options_, evaluation_);
-  }
-  for (auto segment = waiting_.begin(); segment != end; ++segment) {
-    waiting_states_ -= states_of(*segment);
-  }
+  if (targets > 0) score_states(model_.model(), states, ids, positions, options_, evaluation_);
   waiting_.erase(waiting_.begin(), end);
   if (options_.progress) options_.progress(evaluation_.targets);
   check_for_stop();

@@ -38,11 +38,11 @@ Item item_from_json(const Json& record);
 // Scores items in batches. An item begins with an empty memory. `begin`, if given, is read before
 // its context, and is the only token before the first choice token if the context is empty.
 //
-// Sequences of at most one segment are read side by side (nn/decode.h), unless their context is
-// read once for all choices: only their tokens are computed, not the rest of the segment. Other
-// sequences follow each other in a stream, layer by layer, with a reset of the memory before each
-// (eval/independent_scorer.h). A long context is read once, for all choices and for the
-// following items that begin with the same segments.
+// Sequences of at most one segment are read side by side (eval/short_sequences.h), unless their
+// context is read once for all choices: only their tokens are computed, not the rest of the
+// segment. Other sequences follow each other in a stream, layer by layer, with a reset of the
+// memory before each (eval/independent_scorer.h). A long context is read once, for all choices and
+// for the following items that begin with the same segments.
 class ItemScorer {
  public:
   // Gets the items in the order of put().

@@ -12,9 +12,9 @@
 
 namespace ql::eval {
 
-// Reads a stream chunk by chunk. Each chunk goes through the network layer by layer
-// (nn/model_at_lengths.h, forward_stream()), and its memories are passed on to the next chunk. Only
-// one chunk is kept, however long the stream is.
+// Reads a stream chunk by chunk. The segments of a chunk go through the network layer by layer
+// (nn/model_at_lengths.h, forward_stream()), and their memories are passed on to the next chunk.
+// Only one chunk is kept, however long the stream is.
 class Scorer {
  public:
   virtual ~Scorer() = default;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "eval/chunk_size.h"
 #include "machine/threads.h"
 #include "nn/decode.h"
 
@@ -19,7 +20,11 @@ void read_side_by_side(const nn::ModelAtLengths& model, std::optional<shard::Tok
                        std::vector<ShortSequence> sequences, at::Tensor& states) {
   if (sequences.empty()) return;
   const c10::Device device = states.device();
-  nn::DecodeState root(model.geometry(), model.start_memory(1), 1, model.model().options());
+  // A memory of zeros has nothing to forget where a document begins. With an offset that no memory
+  // reaches the step does not forget it, which would copy it for each sequence.
+  constexpr std::int64_t kFarFromStart = std::int64_t{1} << 40;
+  nn::DecodeState root(model.geometry(), model.start_memory(1), 1, model.model().options(),
+                       kFarFromStart);
   const std::int64_t read = begin ? 1 : 0;
   at::Tensor of_begin;
   if (begin) {
@@ -55,10 +60,12 @@ void read_side_by_side(const nn::ModelAtLengths& model, std::optional<shard::Tok
   };
   const bool on_cpu = machine::uses_kernels(states);
   const std::int64_t most = on_cpu ? kStatesOfPiece : kStatesOfGpuPiece;
+  // Some ways to compute attention copy the window for each sequence.
+  const std::int64_t most_sequences = segments_of_chunk(model);
   std::vector<std::int64_t> ends;  // of the pieces, in sequences
   for (std::size_t i = 0, first = 0; i < sequences.size(); ++i) {
     const auto count = static_cast<std::int64_t>(i + 1 - first);
-    if (i > first && count * sequences[i].length > most) {
+    if (i > first && (count * sequences[i].length > most || count > most_sequences)) {
       ends.push_back(static_cast<std::int64_t>(i));
       first = i;
     }

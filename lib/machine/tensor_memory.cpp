@@ -6,7 +6,6 @@
 #include <c10/core/alignment.h>
 #include <fmt/format.h>
 #include <malloc.h>
-#include <sys/sysinfo.h>
 #include <torch/version.h>
 
 #include <atomic>
@@ -40,8 +39,8 @@ struct Count {
   }
 } count;
 
-// The C library takes larger blocks from the system and returns them when they are freed. It allows
-// no larger threshold.
+// The C library takes larger blocks from the system, unless its heap has a free one, and returns
+// them when they are freed. It allows no larger threshold.
 constexpr std::int64_t kKeptBytes = 32 << 20;
 
 [[noreturn]] void refuse(std::int64_t bytes) {
@@ -109,14 +108,11 @@ void use_tensor_allocator() {
 }  // namespace
 
 void require_memory(std::int64_t bytes) {
-  if (bytes <= kKeptBytes) return;
-  const std::int64_t available = available_bytes();  // 0: not known
-  struct sysinfo system {};
-  if (available == 0 || ::sysinfo(&system) != 0) return;
-  const auto swap = static_cast<std::int64_t>(system.freeswap) * system.mem_unit;
   // Smaller blocks are not looked at; some room is left for them.
   constexpr std::int64_t kRoom = 2 * kKeptBytes;
-  if (bytes + kRoom - available > swap) refuse(bytes);
+  if (bytes <= kKeptBytes || system_has(bytes + kRoom)) return;
+  return_freed_memory();
+  if (!system_has(bytes + kRoom)) refuse(bytes);
 }
 
 void keep_freed_memory() {

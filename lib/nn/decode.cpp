@@ -38,6 +38,11 @@ std::vector<at::Tensor> KvCache::parts() const {
   return own_.defined() ? std::vector{beginning_, own_} : std::vector{beginning_};
 }
 
+std::int64_t KvCache::bytes() const {
+  const at::Tensor& own = beginning_.defined() ? own_ : buffer_;
+  return own.defined() ? static_cast<std::int64_t>(own.nbytes()) : 0;
+}
+
 void KvCache::put(const at::Tensor& states) {
   const std::int64_t count = states.size(1);
   if (filled_ + count > segment_) throw std::logic_error("more states than a segment has");
@@ -80,14 +85,14 @@ static at::Tensor repeated(const at::Tensor& tensor, std::int64_t count) {
 
 KvCache KvCache::shared(std::int64_t count) const {
   KvCache cache = *this;
-  cache.buffer_ = at::Tensor();
+  cache.buffer_ = cache.own_ = at::Tensor();
   cache.beginning_ = repeated(window(), count);
   return cache;
 }
 
 KvCache KvCache::of_memory(const std::function<at::Tensor(const at::Tensor&)>& map,
                            std::int64_t segment) const {
-  if (!beginning_.defined() || beginning_.size(1) < length_) return {map(memory()), segment};
+  if (!beginning_.defined()) return {map(memory()), segment};
   const KvCache one(map(beginning_.narrow(0, 0, 1).narrow(1, 0, length_)), segment);
   return one.shared(beginning_.size(0));
 }
@@ -104,10 +109,11 @@ DecodeState::DecodeState(const net::Geometry& geometry, const Memory& memory, st
   }
 }
 
-std::int64_t DecodeState::batch() const { return stages_.front().states.window().size(0); }
+std::int64_t DecodeState::batch() const { return stages_.front().states.parts().front().size(0); }
 
 DecodeState DecodeState::streams(const std::vector<std::int64_t>& indexes) const {
-  const at::Tensor chosen_ones = at::tensor(indexes).to(stages_.front().states.window().device());
+  const at::Tensor chosen_ones =
+      at::tensor(indexes).to(stages_.front().states.parts().front().device());
   DecodeState segment;
   segment.tokens_ = tokens_;
   segment.document_offset_ = document_offset_;
@@ -130,7 +136,7 @@ DecodeState DecodeState::shared(std::int64_t count) const {
     std::optional<KvCache> keys_values;
     if (stage.keys_values) keys_values = stage.keys_values->shared(count);
     at::Tensor usage = repeated(stage.usage, count);
-    if (usage.defined()) usage = usage.contiguous();  // a step adds to it
+    if (usage.defined()) usage = usage.clone(at::MemoryFormat::Contiguous);  // a step adds to it
     all.stages_.push_back({stage.states.shared(count), std::move(keys_values),
                            repeated(stage.compressed, count),
                            repeated(stage.compressed_keys_values, count), usage, stage.positions});

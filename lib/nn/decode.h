@@ -29,11 +29,12 @@ class KvCache {
 
   std::int64_t filled() const { return filled_; }  // states of the segment so far
   at::Tensor memory() const;                       // [batch, length, ...]
-  // Returns the memory and the segment so far, [batch, length + filled, ...]. The result shares its
-  // storage with the cache, so it is valid until the next change of the cache.
+  // Returns the memory and the segment so far, [batch, length + filled, ...]. The result may share
+  // its storage with the cache, so it is valid until the next change of the cache.
   at::Tensor window() const;
-  // Returns tensors that follow each other in the window. They need no copy, where window() does.
+  // Returns the one or two tensors of which the window consists. Nothing is copied.
   std::vector<at::Tensor> parts() const;
+  // Streams that share a window keep `states` itself, so the caller must not change it.
   void put(const at::Tensor& states);
   // Ends the segment: the memory becomes the newest states of concat(memory, segment[:shift]).
   void shift(std::int64_t shift);
@@ -44,7 +45,7 @@ class KvCache {
   // map is applied once if the streams share their memory.
   KvCache of_memory(const std::function<at::Tensor(const at::Tensor&)>& map,
                     std::int64_t segment) const;
-  std::int64_t bytes() const { return static_cast<std::int64_t>(buffer_.nbytes()); }
+  std::int64_t bytes() const;  // of what the streams do not share
 
  private:
   at::Tensor buffer_;  // [batch, room, ...], longer than the window, so states seldom move

@@ -2,7 +2,6 @@
 
 #include "text/imported_tokens.h"
 
-#include <functional>
 #include <unordered_map>
 
 namespace ql::text {

@@ -9,7 +9,6 @@
 #include <unordered_set>
 #include <vector>
 
-#include "base/json.h"
 #include "text/vocabulary.h"
 
 namespace ql::text {

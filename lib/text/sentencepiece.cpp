@@ -5,20 +5,15 @@
 
 #include <fmt/format.h>
 #include <sentencepiece_processor.h>
-#include <sentencepiece_trainer.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <exception>
 #include <new>
-#include <numeric>
-#include <unordered_map>
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/process.h"
 #include "base/strings.h"
-#include "text/token_counter.h"
 
 namespace ql::text {
 

@@ -89,16 +89,17 @@ const Case kCases[] = {
       {"sys/fs/cgroup/a/b/c/memory.max", "8000\n"}},
      0.5,
      4000},
-    {"version 2: the unused memory counts, and the cache of files is not used",
+    {"version 2: the unused memory counts, and what the system gives up is not used",
      {{kGroup, "0::/a/b\n"},
       {kMounts, kVersion2},
       {"sys/fs/cgroup/a/memory.max", "9000\n"},
       {"sys/fs/cgroup/a/memory.current", "8000\n"},
-      {"sys/fs/cgroup/a/memory.stat", "anon 7000\nfile 600\ninactive_file 500\nactive_file 100\n"},
+      {"sys/fs/cgroup/a/memory.stat",
+       "anon 7000\nfile 600\ninactive_file 500\nactive_file 100\nslab_reclaimable 50\n"},
       {"sys/fs/cgroup/a/b/memory.max", "3000\n"},
       {"sys/fs/cgroup/a/b/memory.current", "100\n"}},
      {},
-     9000 - (8000 - 600)},
+     9000 - (8000 - 650)},
     {"version 2: more is taken than the limit",
      {{kGroup, "0::/a\n"},
       {kMounts, kVersion2},
@@ -323,6 +324,11 @@ TEST_CASE("control_group_limits: a real control group") {
     }
   }
   if (!tried) MESSAGE("skipped: this process may not make control groups with limits");
+}
+
+TEST_CASE("system_has: the system has room for little, and not for everything") {
+  CHECK(system_has(1 << 20));
+  CHECK_FALSE(system_has(std::int64_t{1} << 50));
 }
 
 TEST_CASE("available_bytes: has at most what ulimit -v and -d leave") {

@@ -112,11 +112,23 @@ TEST_CASE("DecodeState: streams that share a beginning go on as copies do") {
       nn::DecodeState root = begin(at_lengths, 1);
       const at::Tensor beginning = random_tokens(1, before, network.vocab_size, seed + 1);
       if (before > 0) read_decoding(at_lengths, root, beginning, {3});
+      // Streams that share a beginning may share what they read next; and the root is left as it
+      // is.
+      nn::DecodeState alone = root.streams({0}), one = root.shared(1);
+      const at::Tensor first = tokens.narrow(0, 0, 1).narrow(1, 0, segment);
+      read_decoding(at_lengths, alone, first, {2});
+      read_decoding(at_lengths, one, first, {2});
+      nn::DecodeState of_alone = alone.shared(2), of_one = one.shared(2);
+      const at::Tensor both = tokens.narrow(0, 1, 2);
+      CHECK(largest_difference(read_decoding(at_lengths, of_one, both, {3}),
+                               read_decoding(at_lengths, of_alone, both, {3})) < 1e-10);
       for (const std::int64_t piece : {std::int64_t{1}, 2 * segment}) {
         nn::DecodeState copies = root.streams({0, 0, 0}), shared = root.shared(3);
         const at::Tensor expected = read_decoding(at_lengths, copies, tokens, {piece});
         CHECK(largest_difference(read_decoding(at_lengths, shared, tokens, {piece}), expected) <
               1e-10);
+        CHECK(shared.batch() == 3);
+        CHECK(shared.bytes_per_stream() > 0);
         nn::DecodeState of_last = shared.streams({2}), of_copy = copies.streams({2});
         const at::Tensor next = tokens.narrow(0, 2, 1);
         CHECK(largest_difference(read_decoding(at_lengths, of_last, next, {piece}),
