@@ -14,10 +14,6 @@ namespace ql::nn {
 // buffer's end and copy the memory back to the beginning.
 constexpr std::int64_t kLeastRoom = 64;
 
-static at::Tensor chosen(const at::Tensor& tensor, const at::Tensor& indexes) {
-  return tensor.defined() ? tensor.index_select(0, indexes) : tensor;
-}
-
 KvCache::KvCache(const at::Tensor& memory, std::int64_t segment)
     : length_(memory.size(1)), segment_(segment) {
   std::vector<std::int64_t> shape = memory.sizes().vec();
@@ -77,7 +73,6 @@ KvCache KvCache::streams(const at::Tensor& indexes) const {
 
 // Returns `count` rows that are the only one of `tensor`, without copying it.
 static at::Tensor repeated(const at::Tensor& tensor, std::int64_t count) {
-  if (!tensor.defined()) return tensor;
   std::vector<std::int64_t> shape = tensor.sizes().vec();
   shape[0] = count;
   return tensor.expand(shape);
@@ -111,35 +106,36 @@ DecodeState::DecodeState(const net::Geometry& geometry, const Memory& memory, st
 
 std::int64_t DecodeState::batch() const { return stages_.front().states.parts().front().size(0); }
 
-DecodeState DecodeState::streams(const std::vector<std::int64_t>& indexes) const {
-  const at::Tensor chosen_ones =
-      at::tensor(indexes).to(stages_.front().states.parts().front().device());
-  DecodeState segment;
-  segment.tokens_ = tokens_;
-  segment.document_offset_ = document_offset_;
+DecodeState DecodeState::copied(const std::function<KvCache(const KvCache&)>& cache,
+                                const std::function<at::Tensor(const at::Tensor&)>& rows) const {
+  DecodeState copy;
+  copy.tokens_ = tokens_;
+  copy.document_offset_ = document_offset_;
+  const auto rows_of = [&](const at::Tensor& tensor) {
+    return tensor.defined() ? rows(tensor) : tensor;
+  };
   for (const DecodeStage& stage : stages_) {
     std::optional<KvCache> keys_values;
-    if (stage.keys_values) keys_values = stage.keys_values->streams(chosen_ones);
-    segment.stages_.push_back({stage.states.streams(chosen_ones), std::move(keys_values),
-                               chosen(stage.compressed, chosen_ones),
-                               chosen(stage.compressed_keys_values, chosen_ones),
-                               chosen(stage.usage, chosen_ones), stage.positions});
+    if (stage.keys_values) keys_values = cache(*stage.keys_values);
+    copy.stages_.push_back({cache(stage.states), std::move(keys_values), rows_of(stage.compressed),
+                            rows_of(stage.compressed_keys_values), rows_of(stage.usage),
+                            stage.positions});
   }
-  return segment;
+  return copy;
+}
+
+DecodeState DecodeState::streams(const std::vector<std::int64_t>& indexes) const {
+  const at::Tensor chosen = at::tensor(indexes).to(stages_.front().states.parts().front().device());
+  return copied([&](const KvCache& cache) { return cache.streams(chosen); },
+                [&](const at::Tensor& tensor) { return tensor.index_select(0, chosen); });
 }
 
 DecodeState DecodeState::shared(std::int64_t count) const {
-  DecodeState all;
-  all.tokens_ = tokens_;
-  all.document_offset_ = document_offset_;
-  for (const DecodeStage& stage : stages_) {
-    std::optional<KvCache> keys_values;
-    if (stage.keys_values) keys_values = stage.keys_values->shared(count);
-    at::Tensor usage = repeated(stage.usage, count);
-    if (usage.defined()) usage = usage.clone(at::MemoryFormat::Contiguous);  // a step adds to it
-    all.stages_.push_back({stage.states.shared(count), std::move(keys_values),
-                           repeated(stage.compressed, count),
-                           repeated(stage.compressed_keys_values, count), usage, stage.positions});
+  DecodeState all = copied([&](const KvCache& cache) { return cache.shared(count); },
+                           [&](const at::Tensor& tensor) { return repeated(tensor, count); });
+  for (DecodeStage& stage : all.stages_) {
+    // A step adds to the usage.
+    if (stage.usage.defined()) stage.usage = stage.usage.clone(at::MemoryFormat::Contiguous);
   }
   return all;
 }

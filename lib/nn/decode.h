@@ -99,6 +99,10 @@ class DecodeState {
 
  private:
   DecodeState() = default;
+  // Returns a copy whose windows are results of `cache`, and whose other tensors are results of
+  // `rows`.
+  DecodeState copied(const std::function<KvCache(const KvCache&)>& cache,
+                     const std::function<at::Tensor(const at::Tensor&)>& rows) const;
   friend class ModelAtLengths;
   friend class DecodeStep;
   std::vector<DecodeStage> stages_;
