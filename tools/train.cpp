@@ -139,9 +139,8 @@ Settings read_settings(const Options& options) {
   train::find_conflicts(settings.training, settings.preset.network, conflicts);
   conflicts.raise("--set");
   // A resume may change few keys, and refuses the others.
-  const bool may_set = !options.flag("resume");
-  const std::set<std::string> keys(settings.named.begin(), settings.named.end());
-  for (const std::string& key : may_set ? keys : std::set<std::string>()) {
+  if (options.flag("resume")) return settings;
+  for (const std::string& key : std::set(settings.named.begin(), settings.named.end())) {
     const std::string why = train::why_unread(key, settings.training, settings.preset.network);
     if (!why.empty()) log_warning("--set {}: this training does not read the key: {}", key, why);
   }
